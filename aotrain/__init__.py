@@ -1,0 +1,1 @@
+"""aotrain: an ahead-of-time training compiler."""
