@@ -1,4 +1,4 @@
-"""What the importer hands on: the forward program as Relax, and what ONNX knows and Relax forgets."""
+"""What the importer hands on: a forward program in Relax, and what ONNX knows and Relax forgets."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Operators of our own in Relax, for what it lacks or computes unlike a trainer; one family a file."""
+"""Operators of our own in Relax: what it lacks or computes unlike a trainer, a file a family."""

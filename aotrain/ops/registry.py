@@ -20,7 +20,9 @@ Infer = Callable[[relax.Call], Any]
 Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 
-def define(name: str, *, inputs: int, infer: Infer, legalize: Legalize) -> Callable[..., relax.Call]:
+def define(
+    name: str, *, inputs: int, infer: Infer, legalize: Legalize
+) -> Callable[..., relax.Call]:
     """Register the pure operator `name` with `inputs` tensor arguments; returns its call maker."""
     register_op_attr(name, "FInferType", lambda call, _: infer(call))
     register_op_attr(name, "FLegalize", legalize)
