@@ -1,0 +1,12 @@
+"""Data files in; arrays under the names of a model's inputs out, or one `.npz` that `aotrun` reads.
+
+The C loader reads stored `.npz`, `.npy` and IDX by itself. This package reads what it leaves out
+(compressed `.npz`, `.csv`, `.gz`), binds columns to inputs by `--map`, and says all that does not
+fit at once.
+"""
+
+from .bind import Target, bind
+from .read import read, stored
+from .write import write_npz
+
+__all__ = ["Target", "bind", "read", "stored", "write_npz"]
