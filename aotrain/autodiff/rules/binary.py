@@ -1,0 +1,123 @@
+"""Rules of arithmetic on two broadcast tensors: z = f(a, b), dz has z's shape."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from aotrain.autodiff.vjp import Gradients, Vjp, const, rule, shape, unbroadcast, zero_gradient
+
+op = relax.op
+
+zero_gradient(
+    *(f"relax.{name}" for name in ("equal", "not_equal", "less", "less_equal", "greater")),
+    *("relax.greater_equal", "relax.isnan", "relax.isinf", "relax.isfinite"),
+)
+
+
+def _both(v: Vjp, da: relax.Expr, db: relax.Expr) -> Gradients:
+    """Gradients of z's shape, summed back to the arguments' shapes."""
+    a, b = v.args
+    return [unbroadcast(da, shape(v.y), a), unbroadcast(db, shape(v.y), b)]
+
+
+@rule("relax.add")
+def _add(v: Vjp) -> Gradients:
+    return _both(v, v.dy, v.dy)
+
+
+@rule("relax.subtract")
+def _subtract(v: Vjp) -> Gradients:
+    return _both(v, v.dy, op.negative(v.dy))
+
+
+@rule("relax.multiply")
+def _multiply(v: Vjp) -> Gradients:
+    a, b = v.args
+    return _both(v, v.dy * b, v.dy * a)
+
+
+@rule("relax.divide")
+def _divide(v: Vjp) -> Gradients:
+    a, b = v.args
+    return _both(v, v.dy / b, op.negative(v.dy * a / (b * b)))
+
+
+@rule("relax.power")
+def _power(v: Vjp) -> Gradients:
+    a, b = v.args
+    zero, one = const(0.0, a), const(1.0, a)
+    if isinstance(b, tvm.ir.GenericConst) and b.value.numpy().size == 1:
+        exponent = float(b.value.numpy().reshape(()))
+        da = v.dy * b * op.power(a, const(exponent - 1, a)) if exponent != 2 else v.dy * (a + a)
+        return _both(v, da, zero)
+    # PyTorch: no slope where the exponent is 0; 0^b is flat in b
+    da = op.where(op.equal(b, zero), zero, v.dy * b * op.power(a, b - one))
+    db = op.where(op.equal(a, zero), zero, v.dy * v.y * op.log(a))
+    return _both(v, da, db)
+
+
+@rule("relax.maximum")
+def _maximum(v: Vjp) -> Gradients:
+    return _pick(v, op.greater)
+
+
+@rule("relax.minimum")
+def _minimum(v: Vjp) -> Gradients:
+    return _pick(v, op.less)
+
+
+def _pick(v: Vjp, wins: relax.Expr) -> Gradients:
+    """The winner takes dz; at a tie each gets half, as PyTorch's maximum and minimum."""
+    a, b = v.args
+    half, zero = v.dy * const(0.5, v.y), const(0.0, v.y)
+    tie = op.equal(a, b)
+    return _both(
+        v,
+        op.where(tie, half, op.where(wins(a, b), v.dy, zero)),
+        op.where(tie, half, op.where(wins(b, a), v.dy, zero)),
+    )
+
+
+@rule("relax.mod")
+def _mod(v: Vjp) -> Gradients:
+    a, b = v.args  # z = a - b·trunc(a / b)
+    return _both(v, v.dy, op.negative(v.dy * op.trunc(a / b)))
+
+
+@rule("relax.floor_mod")
+def _floor_mod(v: Vjp) -> Gradients:
+    a, b = v.args  # z = a - b·floor(a / b)
+    return _both(v, v.dy, op.negative(v.dy * op.floor(a / b)))
+
+
+@rule("relax.atan2")
+def _atan2(v: Vjp) -> Gradients:
+    a, b = v.args
+    square = a * a + b * b
+    return _both(v, v.dy * b / square, op.negative(v.dy * a / square))
+
+
+@rule("relax.log_add_exp")
+def _log_add_exp(v: Vjp) -> Gradients:
+    a, b = v.args
+    return _both(v, v.dy * op.exp(a - v.y), v.dy * op.exp(b - v.y))
+
+
+@rule("relax.where")
+def _where(v: Vjp) -> Gradients:
+    condition, a, b = v.args
+    zero, dims = const(0.0, v.y), shape(v.y)
+    da, db = op.where(condition, v.dy, zero), op.where(condition, zero, v.dy)
+    return [None, unbroadcast(da, dims, a), unbroadcast(db, dims, b)]
+
+
+@rule("relax.ewise_fma")
+def _ewise_fma(v: Vjp) -> Gradients:
+    a, b, c = v.args
+    dims = shape(v.y)
+    return [
+        unbroadcast(v.dy * b, dims, a),
+        unbroadcast(v.dy * a, dims, b),
+        unbroadcast(v.dy, dims, c),
+    ]
