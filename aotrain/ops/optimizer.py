@@ -29,7 +29,7 @@ def update_kernel(name: str, args: dict[str, Any], results: dict[str, Any], body
     rank share one shape, the other arguments are 0-d. `body` takes and returns expressions.
     """
     shape = [int(d) for d in next(iter(results.values())).shape]
-    with IRBuilder() as builder, T.prim_func(s_tir=True):
+    with IRBuilder() as builder, T.prim_func(private=True, s_tir=True):
         T.func_name(name)
         T.func_attr({"tirx.noalias": True})
         sources = [T.arg(n, _buffer(ty)) for n, ty in args.items()]

@@ -63,3 +63,4 @@ class TrainStep:
     hyper: dict[str, float]
     origins: dict[str, Origin] = field(default_factory=dict)
     labels: int | None = None  # number of classes, where the target holds class indices
+    notes: tuple[str, ...] = ()  # decisions to print: "loss (auto): cross-entropy of output ..."
