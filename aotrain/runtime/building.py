@@ -1,0 +1,112 @@
+"""The loader's C sources in, `aotrun` and `libaotrun.so` in the user's cache out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotrain import toolchain
+from aotrain.errors import Diagnostic, ToolchainError
+
+SOURCES = Path(__file__).parent
+
+LIBRARY = (
+    "api", "crc", "error", "file", "json", "kernels", "plan", "pool", "run", "state_read",
+    "state_write", "tables",
+)  # fmt: skip
+PROGRAM = ("main",)
+PROGRAM_ALL = (
+    "bench", "convert", "data", "describe", "idx", "main", "npy", "npz", "npz_write", "options",
+    "predict", "report", "shuffle", "train",
+)  # fmt: skip
+"""C files, without `.c`: the library's, and what `aotrun` adds to them."""
+
+FLAGS = (
+    "-std=c11", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-Wall", "-Wextra",
+    "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-ffunction-sections", "-fdata-sections",
+    "-pthread",
+)  # fmt: skip
+SMALL = ("-Os", "-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
+LIBRARIES = ("-lm", "-ldl")
+
+
+@dataclass(frozen=True)
+class Built:
+    """Paths in the cache; copy them, do not move them."""
+
+    aotrun: Path
+    library: Path
+
+
+def build(target_triple: str | None = None) -> Built:
+    """The loader for a triple (None: this machine).
+
+    Cached under the hash of sources, compiler and flags; concurrent builds do no harm. Raises
+    ToolchainError without a compiler.
+    """
+    compiler = toolchain.find(target_triple)
+    folder = cache_folder() / "runtime" / _key(compiler)
+    built = Built(folder / "aotrun", folder / "libaotrun.so")
+    if built.aotrun.exists() and built.library.exists():
+        return built
+    temporary = _temporary_beside(folder)
+    try:
+        compile_into(temporary, compiler, SMALL)
+        try:
+            temporary.rename(folder)
+        except OSError:  # another process was first
+            if not built.library.exists():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return built
+
+
+def compile_into(folder: Path, compiler: toolchain.Compiler, flags: tuple[str, ...]) -> Built:
+    """Compile both into `folder`, without the cache; `flags` choose optimisation and checks."""
+    library = [f"{name}.c" for name in LIBRARY]
+    program = library + [f"{name}.c" for name in PROGRAM]
+    common = [*FLAGS, *flags]
+    built = Built(folder / "aotrun", folder / "libaotrun.so")
+    # Relative source paths: the result must not depend on where the package is installed.
+    toolchain.build(
+        compiler, [*common, "-fPIE", "-pie", *program, *LIBRARIES], built.aotrun, SOURCES
+    )
+    toolchain.build(
+        compiler,
+        [*common, "-shared", "-fPIC", "-Wl,-soname,libaotrun.so", *library, *LIBRARIES],
+        built.library,
+        SOURCES,
+    )
+    return built
+
+
+def cache_folder() -> Path:
+    """`$XDG_CACHE_HOME/aotrain`, else `~/.cache/aotrain`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "aotrain"
+
+
+def _key(compiler: toolchain.Compiler) -> str:
+    digest = hashlib.sha256(repr((compiler, FLAGS, SMALL, LIBRARIES, LIBRARY, PROGRAM)).encode())
+    for source in sorted(SOURCES.glob("*.[ch]")):
+        digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def _temporary_beside(folder: Path) -> Path:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    except OSError as error:
+        raise ToolchainError(
+            Diagnostic(
+                "AOT-T003",
+                f"cannot write to the cache folder {folder.parent}: {error.strerror}",
+                hint="set XDG_CACHE_HOME to a folder that can be written",
+            )
+        ) from error

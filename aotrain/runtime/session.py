@@ -1,0 +1,349 @@
+"""An artifact's folder in, training in this process out: the C loader through ctypes.
+
+All arrays that `view` gives are the loader's own bytes: writing to them is setting an input, and
+they speak DLPack. Arrays passed in may be anything with `__dlpack__` or numpy's array protocol.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from aotrain.errors import AotError, Diagnostic, InputError, InternalError, UsageError
+from aotrain.plan import ITEM_BYTES, Kind, Role
+
+DTYPES = tuple(ITEM_BYTES)
+KINDS = tuple(Kind)
+ROLES = (None, *Role)
+
+NOT_FINITE, BAD_ARGUMENT, KERNEL = 1, 5, 8  # aot_status in aotrun.h
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (("threads", ctypes.c_int),)
+
+
+class _Info(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("tensors", ctypes.c_uint32),
+        ("threads", ctypes.c_uint32),
+        ("block_bytes", ctypes.c_uint64),
+        ("scratch_bytes", ctypes.c_uint64),
+        ("table_bytes", ctypes.c_uint64),
+        ("step", ctypes.c_int64),
+        ("classes", ctypes.c_int64),
+        ("ignored_label", ctypes.c_int64),
+    )
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("rank", ctypes.c_uint32),
+        ("index", ctypes.c_uint32),
+        ("dtype", ctypes.c_int),
+        ("kind", ctypes.c_int),
+        ("role", ctypes.c_int),
+        ("bytes", ctypes.c_uint64),
+        ("data", ctypes.c_void_p),
+    )
+
+
+class _Signature(ctypes.Structure):
+    _fields_ = (
+        ("inputs", ctypes.POINTER(ctypes.c_uint32)),
+        ("outputs", ctypes.POINTER(ctypes.c_uint32)),
+        ("input_count", ctypes.c_uint32),
+        ("output_count", ctypes.c_uint32),
+    )
+
+
+class _Result(ctypes.Structure):
+    _fields_ = (
+        ("loss", ctypes.c_float),
+        ("correct", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+    )
+
+
+class _Note(ctypes.Structure):
+    _fields_ = (("key", ctypes.c_char * 32), ("value", ctypes.c_char * 96))
+
+
+class NotFiniteError(InputError):
+    """The step ran, but its loss is NaN or infinite."""
+
+
+def _library(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise InputError(Diagnostic("AOT-A010", f"cannot load {path}: {error}")) from error
+    handle, text = ctypes.c_void_p, ctypes.c_char_p
+    pointer = ctypes.POINTER
+    signatures: dict[str, tuple[Any, ...]] = {
+        "aot_open": (text, pointer(_Options), pointer(handle)),
+        "aot_describe": (handle, pointer(_Info)),
+        "aot_get_tensor": (handle, ctypes.c_uint32, pointer(_Tensor)),
+        "aot_entry": (handle, text, pointer(_Signature)),
+        "aot_set_hyper": (handle, text, ctypes.c_double),
+        "aot_step": (handle, pointer(ctypes.c_float)),
+        "aot_eval": (handle, ctypes.c_int32, pointer(_Result)),
+        "aot_predict": (handle,),
+        "aot_save": (handle, text, pointer(_Note), ctypes.c_size_t),
+        "aot_load": (handle, text, pointer(_Note), ctypes.c_size_t),
+    }
+    for name, arguments in signatures.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    library.aot_close.argtypes, library.aot_close.restype = (handle,), None
+    library.aot_error.argtypes, library.aot_error.restype = (handle,), text
+    return library
+
+
+class Session:
+    """An open artifact. Use it as a context manager, or call `close`.
+
+    Every method raises an `aotrain.errors.AotError` with the loader's message. It belongs to one
+    thread at a time. Arrays from `view` must not be used after `close`.
+    """
+
+    def __init__(self, path: str | Path, threads: int | None = None) -> None:
+        """Open the folder. `threads=None`: `AOTRUN_NUM_THREADS`, else this process's cores."""
+        self._handle = ctypes.c_void_p()
+        folder = Path(path)
+        if not folder.is_dir():
+            raise InputError(
+                Diagnostic(
+                    "AOT-A010",
+                    f"no artifact at {folder}",
+                    hint="name a folder that aotrain compile wrote",
+                )
+            )
+        self._c = _library((folder / "libaotrun.so").resolve())
+        options = _Options(threads or 0)
+        self._check(
+            self._c.aot_open(
+                str(folder).encode(), ctypes.byref(options), ctypes.byref(self._handle)
+            )
+        )
+        self._tensors: dict[str, np.ndarray] = {}
+        self._kinds: dict[str, tuple[Kind, Role | None]] = {}
+        by_index = [self._describe(index) for index in range(self.info["tensors"])]
+        self._entries = {
+            name: entry
+            for name in ("train", "eval", "predict")
+            if (entry := self._entry(name, by_index))
+        }
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything; a second call does nothing."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle:
+            self._c.aot_close(handle)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """`aot_info` of aotrun.h: name, threads, block_bytes, step, ..."""
+        info = _Info()
+        self._check(self._c.aot_describe(self._handle, ctypes.byref(info)))
+        values = {name: getattr(info, name) for name, _ in _Info._fields_}
+        return {**values, "name": info.name.decode()}
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes that the loader allocated for all tensors: the plan's peak."""
+        return int(self.info["block_bytes"])
+
+    def step(self, **inputs: Any) -> float:
+        """One training step; the loss. Inputs not given keep what they hold.
+
+        NotFiniteError, with the step number, when the loss is NaN or infinite.
+        """
+        self._feed("train", inputs)
+        loss = ctypes.c_float()
+        self._check(self._c.aot_step(self._handle, ctypes.byref(loss)))
+        return loss.value
+
+    def eval(self, rows: int | None = None, **inputs: Any) -> dict[str, float | int]:
+        """{"loss"} over the first `rows` rows (None: all); of a classifier "correct", "count"."""
+        self._feed("eval", inputs)
+        result = _Result()
+        self._check(self._c.aot_eval(self._handle, rows or 0, ctypes.byref(result)))
+        found: dict[str, float | int] = {"loss": result.loss}
+        if result.count >= 0:
+            found |= {"correct": result.correct, "count": result.count}
+        return found
+
+    def predict(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """The model's outputs under their ONNX names, as copies."""
+        self._feed("predict", inputs)
+        self._check(self._c.aot_predict(self._handle))
+        return {name: self._tensors[name].copy() for name in self._entries["predict"][1]}
+
+    def view(self, name: str) -> np.ndarray:
+        """The tensor's own bytes as a writable array (bfloat16 as uint16)."""
+        return self._named(name)
+
+    def inputs(self, entry: str = "train") -> dict[str, np.ndarray]:
+        """Views of an entry point's inputs, in the model's order. UsageError for an unknown one."""
+        return {name: self._tensors[name] for name in self._signature(entry)[0]}
+
+    def outputs(self, entry: str = "train") -> dict[str, np.ndarray]:
+        """Views of an entry point's outputs."""
+        return {name: self._tensors[name] for name in self._signature(entry)[1]}
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Copies of all state tensors: parameters, buffers, slots (`optim.*`), counters."""
+        return {name: self._tensors[name].copy() for name in self._state_names()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Set all state tensors; nothing is changed unless every one is there and fits."""
+        names = self._state_names()
+        unknown = sorted(set(state) - set(names)) + sorted(set(names) - set(state))
+        if unknown:
+            raise InputError(
+                *(
+                    Diagnostic(
+                        "AOT-A020",
+                        f"state tensor '{n}' is {'not in the model' if n in state else 'missing'}",
+                    )
+                    for n in unknown
+                )
+            )
+        arrays = {name: self._fitting(name, value) for name, value in state.items()}
+        for name, array in arrays.items():
+            self._tensors[name][...] = array
+
+    def set(self, **hyper: float) -> None:
+        """Set hyperparameters, as in `set(lr=1e-3)`; they stay until they are set again."""
+        for name, value in hyper.items():
+            self._check(self._c.aot_set_hyper(self._handle, name.encode(), value))
+
+    def save(self, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
+        """Write a checkpoint atomically. `notes` (key < 32, value < 96 bytes) are its metadata."""
+        pairs = [_Note(k.encode(), v.encode()) for k, v in (notes or {}).items()]
+        array = (_Note * len(pairs))(*pairs)
+        self._check(self._c.aot_save(self._handle, str(path).encode(), array, len(pairs)))
+
+    def load(self, path: str | Path) -> None:
+        """Read a checkpoint; after an error the state is as it was."""
+        self._check(self._c.aot_load(self._handle, str(path).encode(), None, 0))
+
+    def _check(self, status: int) -> None:
+        if status == 0:
+            return
+        text = (self._c.aot_error(self._handle) or b"").decode(errors="replace")
+        code, _, rest = text.partition(": ")
+        message, _, hint = rest.partition("\nhint: ")
+        kinds: dict[int, type[AotError]] = {
+            NOT_FINITE: NotFiniteError,
+            BAD_ARGUMENT: UsageError,
+            KERNEL: InternalError,
+        }
+        raise kinds.get(status, InputError)(Diagnostic(code, message, hint=hint))
+
+    def _describe(self, index: int) -> str:
+        tensor = _Tensor()
+        self._check(self._c.aot_get_tensor(self._handle, index, ctypes.byref(tensor)))
+        name, kind = tensor.name.decode(), KINDS[tensor.kind]
+        if kind is Kind.TEMP:
+            return name
+        dtype = DTYPES[tensor.dtype]
+        buffer = (ctypes.c_uint8 * tensor.bytes).from_address(tensor.data)
+        self._tensors[name] = np.ndarray(
+            tuple(tensor.shape[: tensor.rank]),
+            "uint16" if dtype == "bfloat16" else dtype,
+            buffer=buffer,
+        )
+        self._kinds[name] = (kind, ROLES[tensor.role])
+        return name
+
+    def _entry(self, name: str, by_index: list[str]) -> tuple[list[str], list[str]] | None:
+        found = _Signature()
+        if self._c.aot_entry(self._handle, name.encode(), ctypes.byref(found)):
+            return None
+        return (
+            [by_index[i] for i in found.inputs[: found.input_count]],
+            [by_index[i] for i in found.outputs[: found.output_count]],
+        )
+
+    def _signature(self, entry: str) -> tuple[list[str], list[str]]:
+        try:
+            return self._entries[entry]
+        except KeyError:
+            raise UsageError(Diagnostic("AOT-D001", f"no entry point '{entry}'")) from None
+
+    def _state_names(self) -> list[str]:
+        return [name for name, (kind, _) in self._kinds.items() if kind is Kind.STATE]
+
+    def _named(self, name: str) -> np.ndarray:
+        try:
+            return self._tensors[name]
+        except KeyError:
+            known = ", ".join(sorted(self._tensors)[:20])
+            raise UsageError(
+                Diagnostic("AOT-D001", f"no tensor '{name}'", hint=f"there are: {known}")
+            ) from None
+
+    def _feed(self, entry: str, inputs: Mapping[str, Any]) -> None:
+        allowed = self._signature(entry)[0]
+        for name in inputs:
+            if name not in allowed:
+                raise UsageError(
+                    Diagnostic(
+                        "AOT-D001",
+                        f"{entry} has no input '{name}'",
+                        hint=f"it takes: {', '.join(allowed)}",
+                    )
+                )
+        arrays = {name: self._fitting(name, value) for name, value in inputs.items()}
+        for name, array in arrays.items():
+            self._tensors[name][...] = array
+
+    def _fitting(self, name: str, value: Any) -> np.ndarray:
+        """`value` as an array of exactly the tensor's shape and dtype; integers may widen."""
+        target = self._named(name)
+        array = np.from_dlpack(value) if _only_dlpack(value) else np.asarray(value)
+        exact = array.dtype == target.dtype or _lossless(array, target.dtype)
+        if array.shape != target.shape or not exact:
+            raise InputError(
+                Diagnostic(
+                    "AOT-D002",
+                    f"'{name}' is {array.dtype}{list(array.shape)}, "
+                    f"expected {target.dtype}{list(target.shape)}",
+                )
+            )
+        return array
+
+
+def _only_dlpack(value: Any) -> bool:
+    return hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
+
+
+def _lossless(array: np.ndarray, dtype: np.dtype) -> bool:
+    if array.dtype.kind not in "iu" or dtype.kind not in "iu":
+        return array.ndim == 0 and array.dtype.kind in "iuf" and dtype.kind == "f"
+    limits = np.iinfo(dtype)
+    return array.size == 0 or bool(limits.min <= array.min() and array.max() <= limits.max)
