@@ -63,4 +63,5 @@ class TrainStep:
     hyper: dict[str, float]
     origins: dict[str, Origin] = field(default_factory=dict)
     labels: int | None = None  # number of classes, where the target holds class indices
+    ignore_index: int | None = None  # the label that does not count, where there are labels
     notes: tuple[str, ...] = ()  # decisions to print: "loss (auto): cross-entropy of output ..."

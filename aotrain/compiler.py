@@ -1,0 +1,290 @@
+"""An ONNX model and options in, an artifact on disk out: every stage, once, in order.
+
+    importer -> step -> passes -> schedules -> target.lower -> memory -> target.build -> artifact
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from aotrain import __version__, artifact, memory, passes
+from aotrain.errors import Diagnostic, InputError
+from aotrain.exporter import SOURCE, STATE, embed_source
+from aotrain.importer import ImportOptions, load
+from aotrain.importer.model import Model
+from aotrain.passes import KernelGraph
+from aotrain.plan import Kind, Launch, Plan, Role, Tensor
+from aotrain.schedules import cpu as schedules
+from aotrain.step import LossOptions, OptimizerOptions, StepOptions, TrainStep, build
+from aotrain.targets import get as get_target
+
+if TYPE_CHECKING:
+    import onnx
+    import tvm
+
+    from aotrain.targets.c_abi import CKernel
+    from aotrain.targets.cpu import CpuTarget
+
+DEFAULT_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One line of the compile summary. `seconds` is wall time."""
+
+    name: str
+    seconds: float
+    figure: str
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What `compile` wrote. `rules` maps each kernel to the schedule rule that took it."""
+
+    path: Path
+    plan: Plan
+    rules: Mapping[str, str] = field(default_factory=dict)
+
+
+Report = Callable[[Phase], None]
+
+
+def compile(
+    model: str | Path | onnx.ModelProto,
+    *,
+    output: str | Path,
+    target: str = "cpu",
+    loss: str | LossOptions = "auto",
+    optimizer: str = "adamw",
+    lr: float | None = None,
+    hyper: Mapping[str, float] | None = None,
+    batch: int | None = None,
+    dims: Mapping[str, int] | None = None,
+    trainable: Sequence[str] = (),
+    freeze: Sequence[str] = (),
+    batchnorm: Literal["train", "frozen"] = "train",
+    seed: int = 0,
+    force: bool = False,
+    dump: str | Path | None = None,
+    report: Report | None = None,
+) -> Compiled:
+    """Compile `model` into the folder `output`, which then trains without Python or TVM.
+
+    `batch` is the first dimension of every input; where it is None, a dimension that the file
+    leaves open, or fixes at 1, becomes 32. `hyper` holds defaults of the optimizer's scalars, which
+    stay settable at run time; `lr` is short for one of them. `dump` names a folder for every
+    intermediate form; `report` is called after each phase.
+
+    Raises a subclass of `AotError`, and then leaves nothing at `output`: `InputError` for a file
+    that cannot be read, `UsageError` for options that make no sense, `UnsupportedModelError` for a
+    model that needs what we do not have, `ToolchainError` where no C compiler is found.
+    """
+    folder = Path(output)
+    _check_output(folder, force)
+    chosen = get_target(target)
+    stages = _Stages(report or (lambda phase: None), Path(dump) if dump else None)
+    imported = _import(stages, model, batch, dims or {}, trainable, freeze, batchnorm)
+    step = _step(stages, imported, _step_options(loss, optimizer, lr, hyper, seed))
+    graph, rules, kernels = _kernels(stages, step, chosen)
+    plan = _plan(stages, graph, kernels)
+    with tempfile.TemporaryDirectory() as scratch:
+        library = Path(scratch, "kernels.so")
+        with stages.phase("codegen") as figure:
+            chosen.build(kernels, library)
+            figure.append(f"{library.stat().st_size / 1024:.0f} KiB")
+        with stages.phase("artifact") as figure:
+            artifact.write(
+                folder,
+                plan=plan,
+                state={tensor.name: tensor.value for tensor in step.state},
+                constants=graph.constants,
+                kernels=library,
+                info=_info(imported, step, chosen, optimizer),
+                labels=step.labels,
+                ignore_index=step.ignore_index,
+                add=lambda path: _add_source(path, imported),
+                force=force,
+            )
+            nbytes = sum(file.stat().st_size for file in folder.iterdir())
+            figure.append(f"{nbytes / 1024:.0f} KiB")
+    return Compiled(folder, plan, rules)
+
+
+def _check_output(folder: Path, force: bool) -> None:
+    """Refuse before the work rather than after it."""
+    if folder.exists() and not force:
+        hint = "--force replaces it"
+        raise InputError(Diagnostic("AOT-A201", f"'{folder}' exists", hint=hint))
+    parent = folder.absolute().parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InputError(Diagnostic("AOT-A205", f"cannot write into '{parent}'"))
+
+
+class _Stages:
+    """Times phases, reports them, writes their intermediate forms."""
+
+    def __init__(self, report: Report, folder: Path | None) -> None:
+        self.report, self.folder = report, folder
+        self.dumped = 0
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[list[str]]:
+        started = time.perf_counter()
+        figures: list[str] = []
+        yield figures
+        self.report(Phase(name, time.perf_counter() - started, ", ".join(figures)))
+
+    def dump(self, name: str, form: Any) -> None:
+        if self.folder:
+            text = form.script(show_meta=False) if hasattr(form, "script") else str(form)
+            Path(self.folder, f"{self.dumped:02}-{name}.txt").write_text(text)
+            self.dumped += 1
+
+
+def _import(
+    stages: _Stages,
+    model: str | Path | onnx.ModelProto,
+    batch: int | None,
+    dims: Mapping[str, int],
+    trainable: Sequence[str],
+    freeze: Sequence[str],
+    batchnorm: Literal["train", "frozen"],
+) -> Model:
+    options = ImportOptions(
+        dims=dict(dims),
+        batch=batch,
+        trainable=tuple(trainable),
+        freeze=tuple(freeze),
+        batchnorm=batchnorm,
+    )
+    with stages.phase("import") as figure:
+        source = Path(model) if isinstance(model, str) else model
+        imported = load(source, options)
+        figure += [
+            f"{len(imported.source.graph.node)} nodes",
+            _parameters(imported, Role.TRAINABLE),
+            *imported.notes,
+        ]
+    stages.dump("import", imported.module)
+    return imported
+
+
+def _parameters(model: Model, role: Role) -> str:
+    sizes = [p.value.size for p in model.parameters if p.role is role]
+    return f"{len(sizes)} {role.value} tensors of {sum(sizes):,} values"
+
+
+def _step_options(
+    loss: str | LossOptions,
+    optimizer: str,
+    lr: float | None,
+    hyper: Mapping[str, float] | None,
+    seed: int,
+) -> StepOptions:
+    values = {**(hyper or {}), **({} if lr is None else {"lr": lr})}
+    chosen = LossOptions(kind=loss) if isinstance(loss, str) else loss
+    return StepOptions(chosen, OptimizerOptions(optimizer, values), seed)
+
+
+def _step(stages: _Stages, model: Model, options: StepOptions) -> TrainStep:
+    with stages.phase("step") as figure:
+        step = build(model, options)
+        figure.append(f"{options.optimizer.kind}, {len(step.state)} state tensors")
+    stages.dump("step", step.module)
+    return step
+
+
+def _kernels(
+    stages: _Stages, step: TrainStep, target: CpuTarget
+) -> tuple[KernelGraph, dict[str, str], list[CKernel]]:
+    with stages.phase("lower") as figure:
+        legalize = schedules.legalize_map(target.tvm)
+        graph = passes.lower(step, target.tvm, legalize=legalize, dump=stages.dump)
+        launches = sum(len(entry.launches) for entry in graph.plan.entries)
+        figure.append(f"{len(graph.kernels)} kernels, {launches} launches")
+    with stages.phase("schedule") as figure:
+        scheduled = {k.name: schedules.schedule(k.func, target.tvm) for k in graph.kernels}
+        rules = {name: rule for name, (_, rule) in scheduled.items()}
+        figure.append(_count(rules.values()))
+    stages.dump("schedule", "\n".join(f"# {n}: {r}\n{f}" for n, (f, r) in scheduled.items()))
+    with stages.phase("lower-tir"):
+        kernels = target.lower([(k.name, scheduled[k.name][0], k.aliases) for k in graph.kernels])
+    return graph, rules, kernels
+
+
+def _count(rules: Any) -> str:
+    names = sorted(rules)
+    return ", ".join(f"{names.count(rule)} {rule}" for rule in dict.fromkeys(names))
+
+
+def _plan(stages: _Stages, graph: KernelGraph, kernels: Sequence[CKernel]) -> Plan:
+    with stages.phase("memory") as figure:
+        plan = memory.pack(memory.order(_with_scratch(graph.plan, kernels)))
+        memory.validate(plan)
+        naive = sum(t.nbytes for t in plan.tensors if t.kind is Kind.TEMP)
+        figure += [
+            f"arena {plan.arena_bytes:,} B (each tensor apart {naive:,} B)",
+            f"state and data {plan.persistent_bytes:,} B",
+        ]
+    stages.dump("plan", _describe(plan))
+    return plan
+
+
+def _with_scratch(plan: Plan, kernels: Sequence[CKernel]) -> Plan:
+    """Give each launch the scratch buffers of its kernel, as TEMP tensors of its own."""
+    tensors = list(plan.tensors)
+
+    def extend(launch: Launch) -> Launch:
+        args, writes = list(launch.args), list(launch.writes)
+        for nbytes in kernels[launch.kernel].scratch:
+            name = f"{plan.kernels[launch.kernel]}.scratch"
+            writes.append(len(args))
+            args.append(len(tensors))
+            tensors.append(Tensor(name, (nbytes,), "uint8", Kind.TEMP, origin=launch.origin))
+        return replace(launch, args=tuple(args), writes=tuple(writes))
+
+    entries = tuple(
+        replace(entry, launches=tuple(extend(launch) for launch in entry.launches))
+        for entry in plan.entries
+    )
+    scratch = max((kernel.thread_scratch for kernel in kernels), default=0)
+    return replace(plan, tensors=tuple(tensors), entries=entries, thread_scratch=scratch)
+
+
+def _describe(plan: Plan) -> str:
+    """The plan as text, a launch a line."""
+    lines = [f"block {plan.block_bytes} B, arena {plan.arena_bytes} B"]
+    for entry in plan.entries:
+        lines.append(f"\n{entry.name}")
+        for launch in entry.launches:
+            args = ", ".join(
+                ("*" if i in launch.writes else "") + plan.tensors[index].name
+                for i, index in enumerate(launch.args)
+            )
+            lines.append(f"  {plan.kernels[launch.kernel]}({args})  # {launch.origin}")
+    return "\n".join(lines)
+
+
+def _info(model: Model, step: TrainStep, target: CpuTarget, optimizer: str) -> dict[str, Any]:
+    """What the manifest says beyond the plan."""
+    return {
+        "name": model.name,
+        "target": target.name,
+        "optimizer": optimizer,
+        "compiler": __version__,
+        "notes": list(model.notes),
+    }
+
+
+def _add_source(folder: Path, model: Model) -> None:
+    """The user's model, with weights that point into the initial state: `export` starts there."""
+    Path(folder, SOURCE).write_bytes(embed_source(model.source, Path(folder, STATE)))
