@@ -1,0 +1,141 @@
+"""A batch of 1 baked into constants: recognised by walking at the old and at the new batch.
+
+    x [1, 3, 4]  -> Reshape to [1, 12]      x [8, 3, 4] -> Reshape to [8, 12]
+
+Row-major order decides a Reshape: where exactly one dimension of the input differs between the two
+walks, by the factor f = new / old, the dimension of the output that starts at the same place in memory
+grows by f and all others stay. The target of the file is replaced only if it is the same constant in
+both walks, so that a target that was computed from a Shape keeps its own mind. Expand and Concat need
+the batch on a static operand: the dimension that is the batch in the others grows with them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm.relax import op as R  # noqa: N812
+
+from aotrain.importer.builder import shape_of
+from aotrain.importer.converters.shape import reshape_target
+from aotrain.importer.node import Node
+from aotrain.importer.problems import BadShape
+from aotrain.importer.walk import Record
+
+Shape = "tuple[int, ...]"
+
+
+class Generaliser:
+    """Adjusts the inputs of a node before it is converted; `notes` says which nodes were."""
+
+    def __init__(self, old: Record, before: int, after: int) -> None:
+        self._old = old
+        self._before, self._after = before, after
+        self.changed: dict[str, list[str]] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """`batch 1 -> 32 in 3 Reshape nodes`, one line for each operator."""
+        return tuple(
+            f"batch {self._before} -> {self._after} in {len(names)} {op} node"
+            f"{'s' if len(names) > 1 else ''} ({', '.join(names[:4])}"
+            f"{', ...' if len(names) > 4 else ''})"
+            for op, names in self.changed.items()
+        )
+
+    def __call__(self, node: Node) -> None:
+        """Adjust `node.inputs` in place."""
+        if node.proto.domain or node.op_type not in ("Reshape", "Expand", "Concat"):
+            return
+        olds = [
+            self._old.shapes.get(node.scope.prefix + name) if name else None
+            for name in node.proto.input
+        ]
+        out = self._old.shapes.get(node.scope.prefix + node.proto.output[0])
+        if out is None or any(o is None for o in olds):
+            return
+        if node.op_type == "Concat":
+            self._concat(node, olds)  # type: ignore[arg-type]
+        elif self._baked(node, 1):
+            adjust = self._reshape if node.op_type == "Reshape" else self._expand
+            adjust(node, olds[0], out)  # type: ignore[arg-type]
+
+    def _baked(self, node: Node, index: int) -> bool:
+        old = self._old.arrays.get(node.scope.prefix + node.proto.input[index])
+        new = node.inputs[index]
+        return isinstance(new, np.ndarray) and old is not None and np.array_equal(old, new)
+
+    def _replace(self, node: Node, index: int, target: list[int]) -> None:
+        node.inputs[index] = np.array(target, np.int64)
+        names = self.changed.setdefault(node.op_type, [])
+        if node.name not in names:
+            names.append(node.name)
+
+    def _reshape(self, node: Node, old_in: tuple[int, ...], old_out: tuple[int, ...]) -> None:
+        new_in = node.shape()
+        target = [int(d) for d in node.inputs[1].reshape(-1)]  # type: ignore[union-attr]
+        wanted = grown_reshape(old_in, new_in, old_out)
+        if wanted is None:
+            return
+        try:
+            natural = reshape_target(target, new_in, bool(node.attr("allowzero", 0)))
+        except BadShape:
+            natural = None
+        if natural != wanted:
+            self._replace(node, 1, wanted)
+
+    def _expand(self, node: Node, old_in: tuple[int, ...], old_out: tuple[int, ...]) -> None:
+        """A batch in the operand grows in the target with it."""
+        new_in = node.shape()
+        wanted = list(old_out)
+        offset = len(old_out) - len(old_in)
+        for i, (a, b) in enumerate(zip(old_in, new_in, strict=True)):
+            if a != b and wanted[i + offset] == a:
+                wanted[i + offset] = b
+        target = [int(d) for d in node.inputs[1].reshape(-1)]  # type: ignore[union-attr]
+        try:
+            natural = list(np.broadcast_shapes(tuple(target), new_in))
+        except ValueError:
+            natural = []
+        if natural != wanted:
+            self._replace(node, 1, wanted)
+
+    def _concat(self, node: Node, olds: list[tuple[int, ...]]) -> None:
+        """Static operands (a class token expanded to a batch of 1) follow the others' batch."""
+        news = [shape_of(v) for v in node.inputs]
+        axis = node.axis(0)
+        grown = {
+            (i, b)
+            for old, new in zip(olds, news, strict=True)
+            for i, (a, b) in enumerate(zip(old, new, strict=True))
+            if a != b and i != axis
+        }
+        for i, size in grown:
+            for k, new in enumerate(news):
+                if new[i] == self._before and olds[k][i] == self._before and new[i] != size:
+                    wide = [size if j == i else d for j, d in enumerate(shape_of(node.inputs[k]))]
+                    node.inputs[k] = node.emit(R.broadcast_to(node.x(k), wide))
+                    names = self.changed.setdefault(node.op_type, [])
+                    if node.name not in names:
+                        names.append(node.name)
+
+
+def grown_reshape(
+    old_in: tuple[int, ...], new_in: tuple[int, ...], old_out: tuple[int, ...]
+) -> list[int] | None:
+    """The output's shape at the new batch; None where that is not provable."""
+    changed = [i for i, (a, b) in enumerate(zip(old_in, new_in, strict=True)) if a != b]
+    if len(changed) != 1 or 0 in old_in:
+        return None
+    at = changed[0]
+    old, new = old_in[at], new_in[at]
+    if new % old:
+        return None
+    before = math.prod(old_in[:at])
+    places = [
+        j for j in range(len(old_out)) if math.prod(old_out[:j]) == before and old_out[j] % old == 0
+    ]
+    if not places:
+        return None
+    place = at if at in places else places[0]
+    return [d * (new // old) if j == place else d for j, d in enumerate(old_out)]

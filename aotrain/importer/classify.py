@@ -1,0 +1,241 @@
+"""Which static float tensors are parameters: graph in, name -> role out.
+
+A value is *static* if it depends on no graph input (sizes of tensors are static). Every static float
+tensor that feeds a data-dependent node is judged by where it goes in, through operators that only
+move data (Identity, Transpose, Reshape, Gather by constants, ...):
+
+strong  weights and biases of Conv, Gemm, MatMul, norms, recurrent layers, PRelu's slope, the table of
+        a Gather: TRAINABLE, wherever the tensor comes from (an initializer, a Constant node, or
+        computed: ConstantOfShape, DequantizeLinear of a stored int8 weight).
+buffer  mean and variance of BatchNormalization: BUFFER (FROZEN with batchnorm="frozen").
+weak    an operand of Add, Sub, Mul, Div, Sum, Concat, Where: TRAINABLE if it is stored (initializer,
+        Constant, ConstantOfShape of a stored shape for Add and Mul), has more than one element, and
+        is not a mask, that is, two or more distinct values, all 0, 1 or <= -1e4.
+other   Clip bounds, pad values, Resize scales, quantisation scales, RNN initial states, ...: constant.
+
+Where several positions apply, the first of the list wins; strong with buffer is an error (one tensor
+cannot be trained and be a running statistic). Scalars in arithmetic, such as an epsilon or a
+temperature, stay constants; `trainable` globs override. A parameter that is moved only (a transposed
+weight) stays the stored one, under its own name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from aotrain.errors import Diagnostic
+from aotrain.importer.globs import matches
+from aotrain.importer.options import ImportOptions
+from aotrain.plan import Role
+
+STRONG: dict[str, tuple[int, ...]] = {
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "DeformConv": (1, 3),
+    "Gemm": (0, 1, 2),
+    "MatMul": (0, 1),
+    "Einsum": tuple(range(8)),
+    "Gather": (0,),
+    "PRelu": (1,),
+    "BatchNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "RMSNormalization": (1,),
+    "SimplifiedLayerNormalization": (1,),
+    "InstanceNormalization": (1, 2),
+    "GroupNormalization": (1, 2),
+    "LSTM": (1, 2, 3, 7),
+    "GRU": (1, 2, 3),
+    "RNN": (1, 2, 3),
+}
+BUFFERS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
+WEAK = frozenset(["Add", "Sub", "Mul", "Div", "Sum", "Concat", "Where"])
+WEAK_GENERATED = frozenset(["Add", "Mul"])
+MOVES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(["Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"], (0,)),
+    **dict.fromkeys(["Cast", "CastLike", "Slice", "Split", "Gather", "Expand", "Tile", "DepthToSpace"], (0,)),
+    "Concat": tuple(range(64)),
+}
+"""Operators whose result holds the operand's own numbers: input positions that are followed."""
+SHAPE_ONLY = frozenset({"Shape", "Size"})
+MASK_BELOW = -1e4
+FLOATS = (
+    onnx.TensorProto.FLOAT,
+    onnx.TensorProto.DOUBLE,
+    onnx.TensorProto.FLOAT16,
+    onnx.TensorProto.BFLOAT16,
+)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """`roles` of parameters by value name, in the order of the file; `problems` of globs, roles."""
+
+    roles: dict[str, Role]
+    problems: tuple[Diagnostic, ...]
+
+
+def classify(
+    graph: onnx.GraphProto, inputs: set[str], stored: dict[str, np.ndarray], options: ImportOptions
+) -> Roles:
+    """Roles of the parameters. `inputs` are the data inputs, `stored` the float leaves by name."""
+    flow = Flow(graph, inputs)
+    problems: list[Diagnostic] = []
+    roles: dict[str, Role] = {}
+    candidates = [n for n in flow.static if n in stored or n in flow.roots]
+    for name in candidates:
+        uses = flow.uses(name)
+        if "strong" in uses and "buffer" in uses:
+            problems.append(_conflict(name, flow))
+        elif "buffer" in uses:
+            roles[name] = Role.FROZEN if options.batchnorm == "frozen" else Role.BUFFER
+        elif "strong" in uses or _weak_weight(name, uses, stored, flow):
+            roles[name] = Role.TRAINABLE
+    roles, found = _override(roles, candidates, options)
+    return Roles({n: roles[n] for n in candidates if n in roles}, (*problems, *found))
+
+
+def stored_floats(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
+    """Float initializers and Constant nodes of the main graph, by name."""
+    found = {
+        t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer if t.data_type in FLOATS
+    }
+    for node in graph.node:
+        if node.op_type == "Constant" and node.domain == "":
+            for a in node.attribute:
+                if a.name == "value" and a.t.data_type in FLOATS:
+                    found[node.output[0]] = onnx.numpy_helper.to_array(a.t)
+    return found
+
+
+class Flow:
+    """What depends on data, and where static values go."""
+
+    def __init__(self, graph: onnx.GraphProto, inputs: set[str]) -> None:
+        self.dynamic = set(inputs)
+        self.consumers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
+        self.producer: dict[str, onnx.NodeProto] = {}
+        self.leaves = {t.name for t in graph.initializer}
+        self.static: list[str] = [t.name for t in graph.initializer]
+        for node in graph.node:
+            self._add(node)
+        self.roots = {n for n in self.static if n in self.producer and self._is_root(n)}
+        self._memo: dict[str, frozenset[str]] = {}
+
+    def _add(self, node: onnx.NodeProto) -> None:
+        read = [*node.input, *captured(node)]
+        for index, name in enumerate(node.input):
+            self.consumers[name].append((node, index))
+        for inner in nested(node):
+            self.dynamic.update(i.name for i in inner.input)
+            for child in inner.node:
+                self._add(child)
+        random = node.op_type.startswith("Random") and node.op_type.endswith("Like")
+        moving = any(name in self.dynamic for name in read) or random
+        for name in node.output:
+            self.producer[name] = node
+            if moving and node.op_type not in SHAPE_ONLY:
+                self.dynamic.add(name)
+            elif name:
+                self.static.append(name)
+
+    def _is_root(self, name: str) -> bool:
+        """Whether the value is made, not moved, by its node."""
+        node = self.producer[name]
+        return node.op_type == "Constant" or node.op_type not in MOVES
+
+    def uses(self, name: str) -> frozenset[str]:
+        """Kinds of position in data-dependent nodes that the value reaches."""
+        if name not in self._memo:
+            self._memo[name] = frozenset()  # a cycle cannot be; the entry bounds the recursion
+            found: set[str] = set()
+            for node, index in self.consumers[name]:
+                found |= self._position(node, index)
+            self._memo[name] = frozenset(found)
+        return self._memo[name]
+
+    def _position(self, node: onnx.NodeProto, index: int) -> set[str]:
+        op = node.op_type
+        if not any(out in self.dynamic for out in node.output):
+            if index in MOVES.get(op, ()):
+                return {kind for out in node.output for kind in self.uses(out)}
+            return set()
+        if index in STRONG.get(op, ()):
+            return {"strong"}
+        if index in BUFFERS.get(op, ()):
+            return {"buffer"}
+        if op in WEAK and not (op == "Where" and index == 0):
+            return {"generated", "weak"} if op in WEAK_GENERATED else {"weak"}
+        if op == "Expand" and index == 0:
+            return {"weak"}
+        return set()
+
+
+def _weak_weight(
+    name: str, uses: frozenset[str], stored: dict[str, np.ndarray], flow: Flow
+) -> bool:
+    if name in stored:
+        return "weak" in uses and stored[name].size > 1 and not is_mask(stored[name])
+    node = flow.producer[name]
+    return (
+        "generated" in uses and node.op_type == "ConstantOfShape" and node.input[0] in flow.leaves
+    )
+
+
+def is_mask(array: np.ndarray) -> bool:
+    """Two or more distinct values, all of them 0, 1 or so negative that softmax gives 0."""
+    values = np.unique(array.astype(np.float64))
+    return len(values) > 1 and bool(np.all((values == 0) | (values == 1) | (values <= MASK_BELOW)))
+
+
+def nested(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Subgraphs of the node."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def captured(node: onnx.NodeProto) -> set[str]:
+    """Names that the node's subgraphs read, their own ones included."""
+    return {
+        name
+        for graph in nested(node)
+        for inner in graph.node
+        for name in (*inner.input, *captured(inner))
+    }
+
+
+def _override(
+    roles: dict[str, Role], candidates: list[str], options: ImportOptions
+) -> tuple[dict[str, Role], list[Diagnostic]]:
+    """Freeze, then train, what the globs name."""
+    problems: list[Diagnostic] = []
+    roles = dict(roles)
+    for flag, globs, role in (
+        ("--freeze", options.freeze, Role.FROZEN),
+        ("--trainable", options.trainable, Role.TRAINABLE),
+    ):
+        pool = list(roles) if role is Role.FROZEN else candidates
+        for glob in globs:
+            names, problem = matches(glob, pool, flag)
+            problems += [problem] if problem else []
+            for name in names:
+                if role is Role.FROZEN or "*" not in glob or roles.get(name) is not Role.BUFFER:
+                    roles[name] = role
+    return roles, problems
+
+
+def _conflict(name: str, flow: Flow) -> Diagnostic:
+    users = [f"{n.op_type} '{n.name or n.output[0]}' input {i}" for n, i in flow.consumers[name]]
+    return Diagnostic(
+        "AOT-I012",
+        f"'{name}' is a running statistic of BatchNormalization and a weight at once",
+        "\n".join(users[:4]),
+        "An optimizer of ONNX files merged equal tensors; export without it, or give"
+        " --batchnorm frozen.",
+    )

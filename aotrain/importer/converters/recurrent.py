@@ -1,0 +1,5 @@
+"""To come."""
+
+from aotrain.importer.node import Converter
+
+TABLE: dict[str, Converter] = {}
