@@ -1,0 +1,130 @@
+"""An exported model and its artifact in; the largest difference of their outputs out, or an error.
+
+The reference is another implementation: onnxruntime where it is installed, else onnx's reference
+evaluator. The other side is the artifact's own `predict` in the loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from aotrain.errors import Diagnostic, InputError
+from aotrain.runtime import Session
+
+TOLERANCE = 1e-3
+"""Largest |difference| over the largest |output|: float32 sums in another order, layer upon layer,
+stay below it; a weight that was forgotten or put elsewhere does not."""
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`error` is the largest |difference| of an output over its largest |value|."""
+
+    error: float
+    evaluator: str
+
+
+def compare(artifact: Path, checkpoint: Path, model: Path, seed: int = 0) -> Comparison:
+    """Evaluate `model` and `artifact` with the state of `checkpoint` on the same random input.
+
+    Raises `InputError` (AOT-A206) where an output differs by more than `TOLERANCE`.
+    """
+    evaluator, evaluate = reference(inference_form(onnx.load(model)), model)
+    with Session(artifact) as session:
+        session.load(checkpoint)
+        batch = random_inputs(session.inputs("predict"), seed)
+        ours = session.predict(**batch)
+    theirs = in_its_own_batch(evaluate, onnx.load(model, load_external_data=False), batch)
+    worst = 0.0
+    for name, expected in theirs.items():
+        actual = ours[name][: len(expected)] if expected.ndim else ours[name]
+        scale = max(float(np.abs(expected).max(initial=0)), 1e-6)
+        error = float(np.abs(actual.astype(np.float64) - expected).max(initial=0)) / scale
+        if not error <= TOLERANCE:  # NaN too
+            message = f"the exported model differs from the artifact by {error:.1e} of its output"
+            where = f"output '{name}', evaluated by {evaluator}"
+            hint = "nothing was written; --no-check writes it all the same"
+            raise InputError(Diagnostic("AOT-A206", message, where, hint))
+        worst = max(worst, error)
+    return Comparison(worst, evaluator)
+
+
+def random_inputs(like: Mapping[str, np.ndarray], seed: int) -> Arrays:
+    """A batch of the shapes and dtypes of `like`.
+
+    Floats are standard normal; integers are 0 or 1, which are indices into any table of two rows.
+    """
+    draw = np.random.default_rng(seed)
+    made = {}
+    for name, value in like.items():
+        if np.issubdtype(value.dtype, np.floating):
+            made[name] = draw.standard_normal(value.shape).astype(value.dtype)
+        else:
+            made[name] = draw.integers(0, 2, value.shape).astype(value.dtype)
+    return made
+
+
+def inference_form(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model as it predicts: BatchNormalization with its running statistics, no dropout."""
+    for node in model.graph.node:
+        if node.op_type == "BatchNormalization":
+            for attribute in node.attribute:
+                if attribute.name == "training_mode":
+                    attribute.i = 0
+            del node.output[1:]
+        elif node.op_type == "Dropout" and len(node.input) > 2:
+            del node.input[2:]
+    produced = {name for node in model.graph.node for name in node.output}
+    given = {value.name for value in [*model.graph.input, *model.graph.initializer]}
+    kept = [output for output in model.graph.output if output.name in produced | given]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    return model
+
+
+def reference(model: onnx.ModelProto, path: Path) -> tuple[str, Callable[[Arrays], Arrays]]:
+    """Name and function of the best evaluator here for `model`, which was read from `path`."""
+    names = [output.name for output in model.graph.output]
+    try:
+        import onnxruntime
+    except ImportError:
+        from onnx.reference import ReferenceEvaluator
+
+        slow = ReferenceEvaluator(model)
+        return "onnx.reference", lambda batch: dict(zip(names, slow.run(None, batch), strict=True))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # no warnings about an old IR version on the user's terminal
+    large = model.ByteSize() >= (1 << 31)
+    fast = onnxruntime.InferenceSession(
+        str(path) if large else model.SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
+    )
+    return "onnxruntime", lambda batch: dict(zip(names, fast.run(names, batch), strict=True))
+
+
+def in_its_own_batch(
+    evaluate: Callable[[Arrays], Arrays], model: onnx.ModelProto, batch: Arrays
+) -> Arrays:
+    """Outputs of `evaluate` on as many rows of `batch` as the file's own leading dimension holds.
+
+    A file whose batch is baked in (often 1) was compiled for more rows, and still takes its own.
+    """
+    rows = {name: leading_dimension(model, name) for name in batch}
+    return evaluate({name: value[: rows[name]] for name, value in batch.items()})
+
+
+def leading_dimension(model: onnx.ModelProto, name: str) -> int | None:
+    """The static first dimension of the graph's input `name`; None where it is symbolic."""
+    for value in model.graph.input:
+        if value.name == name and value.type.tensor_type.shape.dim:
+            first = value.type.tensor_type.shape.dim[0]
+            return first.dim_value if first.HasField("dim_value") else None
+    return None
