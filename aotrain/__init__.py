@@ -1,1 +1,60 @@
-"""aotrain: an ahead-of-time training compiler."""
+"""aotrain: an ahead-of-time training compiler. ONNX in, a standalone training program out.
+
+    import aotrain
+
+    artifact = aotrain.compile("model.onnx", output="model.aot", loss="cross-entropy")
+    session = aotrain.Session("model.aot")
+    aotrain.export("model.aot", state="trained.safetensors", output="trained.onnx")
+
+Each name is imported when it is first used: `import aotrain` itself loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from aotrain.errors import AotError, Diagnostic, ExitCode
+
+if TYPE_CHECKING:
+    from aotrain.checker import check
+    from aotrain.compiler import compile
+    from aotrain.exporter import export
+    from aotrain.runtime import Session
+
+    __version__: str
+
+__all__ = [
+    "AotError",
+    "Diagnostic",
+    "ExitCode",
+    "Session",
+    "check",
+    "compile",
+    "export",
+]
+
+_LAZY = {
+    "Session": "aotrain.runtime",
+    "check": "aotrain.checker",
+    "compile": "aotrain.compiler",
+    "export": "aotrain.exporter",
+}
+"""Public name -> the module that holds it."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use (PEP 562)."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("aotrain")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'aotrain' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

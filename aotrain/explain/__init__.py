@@ -1,6 +1,6 @@
 """An error code in, its page out. The pages lie beside this file, one Markdown file a letter.
 
-A page is a heading `## AOT-G012: what is wrong`, then why it happens and what to do, in a few lines.
+A page is a heading `## AOT-G012: what is wrong`, then why it happens and what to do.
 """
 
 from __future__ import annotations

@@ -1,0 +1,68 @@
+"""Words of the command line in, values out: `name=3`, and completion of names from a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+class NamedInt(click.ParamType):
+    """`batch=32` -> ("batch", 32); the number is at least 1."""
+
+    name = "name=n"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """The pair, or click's own complaint."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, number = value.rpartition("=")
+        if not (equals and name and number.isdecimal() and int(number) > 0):
+            self.fail(f"'{value}' is not NAME=N, such as seq=128", param, ctx)
+        return name, int(number)
+
+
+class NamedNumber(click.ParamType):
+    """`weight_decay=0.1` -> ("weight_decay", 0.1)."""
+
+    name = "name=x"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """The pair, or click's own complaint."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, number = value.partition("=")
+        try:
+            if equals and name:
+                return name, float(number)
+        except ValueError:
+            pass
+        self.fail(f"'{value}' is not NAME=X, such as lr=0.01", param, ctx)
+
+
+class NamedWord(click.ParamType):
+    """`x=images` -> ("x", "images")."""
+
+    name = "input=array"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """The pair, or click's own complaint."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, word = value.partition("=")
+        if not (equals and name and word):
+            self.fail(f"'{value}' is not INPUT=ARRAY, such as x=images", param, ctx)
+        return name, word
+
+
+def target_completion(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of targets that begin so; for the shell."""
+    from aotrain.targets import NAMES
+
+    return [name for name in NAMES if name.startswith(incomplete)]
