@@ -122,10 +122,14 @@ def read_source(folder: Path) -> onnx.ModelProto:
         hint = "give the folder that 'aotrain compile' wrote"
         raise InputError(Diagnostic("AOT-A202", message, hint=hint))
     try:
-        return onnx.load(path)
+        model = onnx.load(path)
     except Exception as error:  # protobuf and onnx raise a dozen kinds here
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(Diagnostic("AOT-A203", f"'{path}' is damaged: {reason}")) from error
+    for _, tensor in weight_tensors(model):
+        if tensor.data_location == onnx.TensorProto.DEFAULT:
+            tensor.ClearField("data_location")  # which loading set, and the user's file had not
+    return model
 
 
 def weight_tensors(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:

@@ -1,0 +1,184 @@
+"""Weights into the user's graph: only they change, wherever they lie, or nothing is written."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from safetensors.numpy import save_file
+
+from aotrain import exporter
+from aotrain.errors import InputError
+from aotrain.export_check import inference_form, leading_dimension, random_inputs, reference
+
+F = TensorProto.FLOAT
+
+
+def linear_with_batchnorm(batch="n", training=False):
+    """x [batch, 3] -> BatchNormalization -> Gemm with a weight held in a Constant node."""
+    draw = np.random.default_rng(0)
+    w = draw.standard_normal((3, 2)).astype(np.float32)
+    ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
+    named = {"scale": ones, "shift": zeros, "mean": zeros, "var": ones}
+    extra = ["m2", "v2"] if training else []
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(w)),
+        helper.make_node(
+            "BatchNormalization", ["x", *named], ["h", *extra], training_mode=int(training)
+        ),
+        helper.make_node("Gemm", ["h", "w"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", F, [batch, 3])],
+        [helper.make_tensor_value_info("y", F, [batch, 2])],
+        [numpy_helper.from_array(value, name) for name, value in named.items()],
+        doc_string="kept",
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    """A folder with the two files that export starts from."""
+    folder = tmp_path / "net.aot"
+    folder.mkdir()
+    model = linear_with_batchnorm()
+    state = {name: numpy_helper.to_array(t) for name, t in exporter.weight_tensors(model)}
+    slots = {f"optim.m.{name}": np.zeros_like(value) for name, value in state.items()}
+    save_file({**state, **slots}, folder / exporter.STATE)
+    (folder / exporter.SOURCE).write_bytes(
+        exporter.embed_source(model, folder / exporter.STATE)
+    )
+    return folder
+
+
+@pytest.fixture
+def trained(tmp_path):
+    draw = np.random.default_rng(1)
+    shapes = {"w": (3, 2), "scale": (3,), "shift": (3,), "mean": (3,), "var": (3,)}
+    weights = {name: draw.random(shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file({**weights, "optim.m.w": np.zeros((3, 2), np.float32)}, tmp_path / "t.safetensors")
+    return tmp_path / "t.safetensors", weights
+
+
+def test_source_is_a_valid_model_without_a_second_copy(artifact):
+    stored = onnx.load(artifact / exporter.SOURCE, load_external_data=False)
+    assert all(not t.raw_data for _, t in exporter.weight_tensors(stored))
+    whole = exporter.read_source(artifact)
+    assert whole.graph == linear_with_batchnorm().graph
+
+
+def test_a_weight_that_the_state_lacks_stays_in_the_source(tmp_path):
+    save_file({"w": np.zeros((3, 2), np.float32)}, tmp_path / "s.safetensors")  # other values
+    model = onnx.ModelProto.FromString(
+        exporter.embed_source(linear_with_batchnorm(), tmp_path / "s.safetensors")
+    )
+    assert model == linear_with_batchnorm()
+
+
+def test_only_weights_change(artifact, trained, tmp_path):
+    path, weights = trained
+    done = exporter.export(artifact, state=path, output=tmp_path / "t.onnx", check=False)
+    assert set(done.replaced) == set(weights)
+    model = onnx.load(tmp_path / "t.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    found = dict(exporter.weight_tensors(model))
+    for name, value in weights.items():
+        np.testing.assert_array_equal(numpy_helper.to_array(found[name]), value)
+    # With the old weights put back, it is the old model to the byte.
+    original = linear_with_batchnorm()
+    old = {name: numpy_helper.to_array(t) for name, t in exporter.weight_tensors(original)}
+    exporter.set_weights(model, old, path)
+    assert model.SerializeToString(deterministic=True) == original.SerializeToString(
+        deterministic=True
+    )
+
+
+def test_without_state_it_is_the_model_that_was_compiled(artifact, tmp_path):
+    exporter.export(artifact, output=tmp_path / "same.onnx", check=False)
+    assert onnx.load(tmp_path / "same.onnx") == linear_with_batchnorm()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
+def test_the_dtype_of_the_file_is_kept(dtype, tmp_path):
+    kind = np.dtype(dtype) if dtype != "bfloat16" else __import__("ml_dtypes").bfloat16
+    model = onnx.ModelProto()
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(2, kind), "w"))
+    value = np.array([1, 0.5], kind)
+    given = value.view(np.uint16) if dtype == "bfloat16" else value
+    exporter.set_weights(model, {"w": given}, tmp_path)
+    tensor = model.graph.initializer[0]
+    assert numpy_helper.to_array(tensor).dtype == kind
+    np.testing.assert_array_equal(numpy_helper.to_array(tensor), value)
+
+
+def test_large_models_get_a_second_file(artifact, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporter, "PROTOBUF_LIMIT", 8)
+    save = onnx.save_model
+    monkeypatch.setattr(
+        onnx, "save_model", lambda *a, **k: save(*a, **{**k, "size_threshold": 0})
+    )
+    path, weights = trained
+    exporter.export(artifact, state=path, output=tmp_path / "t.onnx", check=False)
+    assert (tmp_path / "t.onnx.data").is_file()
+    found = dict(exporter.weight_tensors(onnx.load(tmp_path / "t.onnx")))
+    for name, value in weights.items():
+        np.testing.assert_array_equal(numpy_helper.to_array(found[name]), value)
+    assert not list(tmp_path.glob(".*"))
+
+
+def refusal(**arguments):
+    with pytest.raises(InputError) as caught:
+        exporter.export(check=False, **arguments)
+    return [d.code for d in caught.value.diagnostics]
+
+
+def test_refusals_leave_nothing(artifact, trained, tmp_path):
+    path, _ = trained
+    out = tmp_path / "t.onnx"
+    other = tmp_path / "other.safetensors"
+    save_file({"z": np.zeros(1, np.float32)}, other)
+    wrong = tmp_path / "wrong.safetensors"
+    save_file({"w": np.zeros(1, np.float32), "scale": np.zeros(4, np.float32)}, wrong)
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(path.read_bytes()[:-3])
+    assert refusal(artifact=tmp_path, state=path, output=out) == ["AOT-A202"]
+    assert refusal(artifact=artifact, state=other, output=out) == ["AOT-A204"]
+    assert refusal(artifact=artifact, state=wrong, output=out) == ["AOT-A204", "AOT-A204"]
+    assert refusal(artifact=artifact, state=cut, output=out) == ["AOT-A020"]
+    assert refusal(artifact=artifact, state=tmp_path / "none", output=out) == ["AOT-A020"]
+    assert not out.exists()
+    out.write_bytes(b"mine")
+    assert refusal(artifact=artifact, state=path, output=out) == ["AOT-A201"]
+    assert out.read_bytes() == b"mine"
+    (artifact / exporter.STATE).unlink()
+    assert refusal(artifact=artifact, state=path, output=tmp_path / "u.onnx") == ["AOT-A203"]
+
+
+def test_force_replaces(artifact, trained, tmp_path):
+    out = tmp_path / "t.onnx"
+    out.write_bytes(b"mine")
+    exporter.export(artifact, state=trained[0], output=out, check=False, force=True)
+    assert onnx.load(out).graph.name == "net"
+
+
+def test_inference_form_uses_the_running_statistics(tmp_path):
+    training = linear_with_batchnorm(training=True)
+    x = np.random.default_rng(2).standard_normal((5, 3)).astype(np.float32)
+    _, evaluate = reference(inference_form(training), tmp_path)
+    _, expected = reference(linear_with_batchnorm(), tmp_path)
+    np.testing.assert_array_equal(evaluate({"x": x})["y"], expected({"x": x})["y"])
+
+
+def test_leading_dimension():
+    assert leading_dimension(linear_with_batchnorm(batch=1), "x") == 1
+    assert leading_dimension(linear_with_batchnorm(batch="n"), "x") is None
+
+
+def test_random_inputs_are_the_same_each_time_and_valid():
+    like = {"x": np.zeros((4, 2), np.float32), "ids": np.zeros((4,), np.int64)}
+    first, second = random_inputs(like, 7), random_inputs(like, 7)
+    np.testing.assert_array_equal(first["x"], second["x"])
+    assert set(first["ids"].tolist()) <= {0, 1}
+    assert first["x"].dtype == np.float32
