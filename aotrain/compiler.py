@@ -1,6 +1,6 @@
 """An ONNX model and options in, an artifact on disk out: every stage, once, in order.
 
-    importer -> step -> passes -> schedules -> target.lower -> memory -> target.build -> artifact
+importer -> step -> passes -> schedules -> target.lower -> memory -> target.build -> artifact
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from aotrain import __version__, artifact, memory, passes
-from aotrain.errors import Diagnostic, InputError
+import numpy as np
+
+from aotrain import artifact, memory, passes
+from aotrain.artifact import statefile
+from aotrain.errors import Diagnostic, InputError, UsageError
 from aotrain.exporter import SOURCE, STATE, embed_source
 from aotrain.importer import ImportOptions, load
 from aotrain.importer.model import Model
@@ -27,7 +30,6 @@ from aotrain.targets import get as get_target
 
 if TYPE_CHECKING:
     import onnx
-    import tvm
 
     from aotrain.targets.c_abi import CKernel
     from aotrain.targets.cpu import CpuTarget
@@ -100,16 +102,16 @@ def compile(
             chosen.build(kernels, library)
             figure.append(f"{library.stat().st_size / 1024:.0f} KiB")
         with stages.phase("artifact") as figure:
+            state = {tensor.name: tensor.value for tensor in step.state}
             artifact.write(
                 folder,
                 plan=plan,
-                state={tensor.name: tensor.value for tensor in step.state},
+                state=state,
                 constants=graph.constants,
                 kernels=library,
                 info=_info(imported, step, chosen, optimizer),
                 labels=step.labels,
-                ignore_index=step.ignore_index,
-                add=lambda path: _add_source(path, imported),
+                extra={SOURCE: _source(imported, plan, state, Path(scratch))},
                 force=force,
             )
             nbytes = sum(file.stat().st_size for file in folder.iterdir())
@@ -121,10 +123,10 @@ def _check_output(folder: Path, force: bool) -> None:
     """Refuse before the work rather than after it."""
     if folder.exists() and not force:
         hint = "--force replaces it"
-        raise InputError(Diagnostic("AOT-A201", f"'{folder}' exists", hint=hint))
+        raise UsageError(Diagnostic("AOT-A001", f"'{folder}' exists", hint=hint))
     parent = folder.absolute().parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise InputError(Diagnostic("AOT-A205", f"cannot write into '{parent}'"))
+        raise InputError(Diagnostic("AOT-A002", f"cannot write into '{parent}'"))
 
 
 class _Stages:
@@ -280,11 +282,13 @@ def _info(model: Model, step: TrainStep, target: CpuTarget, optimizer: str) -> d
         "name": model.name,
         "target": target.name,
         "optimizer": optimizer,
-        "compiler": __version__,
+        "triple": target.triple,
+        "ignore_index": step.ignore_index,
         "notes": list(model.notes),
     }
 
 
-def _add_source(folder: Path, model: Model) -> None:
+def _source(model: Model, plan: Plan, state: Mapping[str, np.ndarray], folder: Path) -> bytes:
     """The user's model, with weights that point into the initial state: `export` starts there."""
-    Path(folder, SOURCE).write_bytes(embed_source(model.source, Path(folder, STATE)))
+    Path(folder, STATE).write_bytes(statefile.dump(plan, state))
+    return embed_source(model.source, Path(folder, STATE))

@@ -27,6 +27,7 @@ def write(
     kernels: Path,
     info: Mapping[str, Any],
     labels: int | None,
+    extra: Mapping[str, bytes] | None = None,
     force: bool = False,
 ) -> None:
     """Write the artifact to a temporary sibling and rename it to `folder`.
@@ -35,6 +36,7 @@ def write(
     tensor by index. `info` goes into the manifest: name, target, options; two keys mean something
     here: "triple" chooses the loader's target (absent: this machine), "ignore_index" is the label
     that the data readers let pass. `labels` is the number of classes in the train entry's target.
+    `extra` are further files by name, which the loader does not read.
 
     Raises UsageError AOT-A001 if `folder` exists without `force`, or with it if it is no artifact,
     InputError AOT-A002 if it cannot be written, AOT-A021 for a state that does not fit the plan,
@@ -58,6 +60,7 @@ def write(
     )
     files["aotrun"] = built.aotrun.read_bytes()
     files["libaotrun.so"] = built.library.read_bytes()
+    files.update(extra or {})
     files[manifest.NAME] = manifest.dump(manifest.build(plan, info, labels, files))
     try:
         _place(folder, files)
