@@ -28,7 +28,7 @@ def update_kernel(name: str, args: dict[str, Any], results: dict[str, Any], body
     `args` and `results` map buffer names to tensor types; the results and the arguments of their
     rank share one shape, the other arguments are 0-d. `body` takes and returns expressions.
     """
-    shape = [int(d) for d in next(iter(results.values())).shape]
+    shape = [tirx.IntImm("int64", int(d)) for d in next(iter(results.values())).shape]
     with IRBuilder() as builder, T.prim_func(private=True, s_tir=True):
         T.func_name(name)
         T.func_attr({"tirx.noalias": True})
@@ -48,7 +48,8 @@ def update_kernel(name: str, args: dict[str, Any], results: dict[str, Any], body
 
 
 def _buffer(ty: relax.TensorType) -> Any:
-    return T.Buffer([int(d) for d in ty.shape], str(ty.dtype))
+    # int64 extents, as in every PrimFunc that Relax legalises: FuseTIR compares buffer types
+    return T.Buffer([tirx.IntImm("int64", int(d)) for d in ty.shape], str(ty.dtype))
 
 
 def _vars(frame: Any) -> list[tirx.Var]:
