@@ -57,7 +57,9 @@ WEAK = frozenset(["Add", "Sub", "Mul", "Div", "Sum", "Concat", "Where"])
 WEAK_GENERATED = frozenset(["Add", "Mul"])
 MOVES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(["Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"], (0,)),
-    **dict.fromkeys(["Cast", "CastLike", "Slice", "Split", "Gather", "Expand", "Tile", "DepthToSpace"], (0,)),
+    **dict.fromkeys(
+        ["Cast", "CastLike", "Slice", "Split", "Gather", "Expand", "Tile", "DepthToSpace"], (0,)
+    ),
     "Concat": tuple(range(64)),
 }
 """Operators whose result holds the operand's own numbers: input positions that are followed."""
@@ -100,11 +102,13 @@ def classify(
 
 
 def stored_floats(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
-    """Float initializers and Constant nodes of the main graph, by name."""
+    """Float initializers and Constant nodes, in subgraphs too, by name."""
     found = {
         t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer if t.data_type in FLOATS
     }
     for node in graph.node:
+        for inner in nested(node):
+            found |= stored_floats(inner)
         if node.op_type == "Constant" and node.domain == "":
             for a in node.attribute:
                 if a.name == "value" and a.t.data_type in FLOATS:
@@ -132,6 +136,8 @@ class Flow:
             self.consumers[name].append((node, index))
         for inner in nested(node):
             self.dynamic.update(i.name for i in inner.input)
+            self.leaves.update(t.name for t in inner.initializer)
+            self.static += [t.name for t in inner.initializer]
             for child in inner.node:
                 self._add(child)
         random = node.op_type.startswith("Random") and node.op_type.endswith("Like")

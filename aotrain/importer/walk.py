@@ -28,7 +28,14 @@ from aotrain.importer.problems import NoConverter, Problem
 from aotrain.plan import Role
 
 RANDOM = frozenset(
-    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"]
+    [
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+    ]
 )
 NEVER_FOLDED = frozenset(["If", "Loop", "Scan", "SequenceMap", "Dropout"])
 MAX_RECORDED = 1024  # elements: arrays up to it are compared between two batch sizes
@@ -105,9 +112,10 @@ class Walker:
         self, graph: onnx.GraphProto, inputs: Sequence[Value], outer: Scope
     ) -> list[Value]:
         """Walk a branch or a loop's body once, with these inputs; returns its outputs."""
-        values = dict(outer.values)
+        values: dict[str, Value | Poison] = dict(outer.values)
         for tensor in graph.initializer:
-            values[tensor.name] = onnx.numpy_helper.to_array(tensor)
+            array = onnx.numpy_helper.to_array(tensor)
+            values[tensor.name] = self.settle(outer.prefix + tensor.name, array)
         values.update(zip((i.name for i in graph.input), inputs, strict=False))
         scope = Scope(values, outer.opsets, outer.prefix, outer.origin)
         self.graph(graph.node, scope)

@@ -27,7 +27,7 @@ def _wrapped(n: Node, index: int, size: int) -> relax.Expr:
 
 def _gather(n: Node) -> relax.Expr:
     axis = n.axis(0)
-    return n.emit(R.take(n.x(0), _wrapped(n, 1, n.shape()[axis]), axis))
+    return n.emit(R.take(n.x(0), _wrapped(n, 1, n.shape()[axis]), axis, "clip"))
 
 
 def _gather_elements(n: Node) -> relax.Expr:
