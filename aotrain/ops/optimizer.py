@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import tvm
 from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T  # noqa: N812
@@ -63,12 +64,13 @@ def _cast(value: Any, dtype: str) -> Any:
 def _define_update(
     name: str, slots: Sequence[str], scalars: Sequence[str], body: Body
 ) -> Callable[..., relax.Call]:
-    """Operator `aotrain.<name>(p, g, *slots, *scalars) -> (p', *slots')`."""
+    """Operator `aotrain.<name>(p, g, *slots, *scalars) -> (p', *slots')`, or p' without slots."""
     names = ["p", "g", *slots, *scalars]
     kept = [0, *range(2, 2 + len(slots))]  # positions of what is updated
 
     def infer(call: relax.Call) -> relax.Type:
-        return relax.TupleType([call.args[i].ty for i in kept])
+        types = [call.args[i].ty for i in kept]
+        return relax.TupleType(types) if slots else types[0]
 
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         types = [arg.ty for arg in call.args]
@@ -83,11 +85,13 @@ def _define_update(
             {f"new_{names[i]}": types[i] for i in kept},
             widened,
         )
-        return relax.call_tir(
-            bb.add_func(kernel, name), relax.Tuple(call.args), [types[i] for i in kept]
-        )
+        return relax.call_tir(bb.add_func(kernel, name), relax.Tuple(call.args), _fields(call.ty))
 
     return define(f"aotrain.{name}", inputs=len(names), infer=infer, legalize=legalize)
+
+
+def _fields(ty: Any) -> Sequence[Any]:
+    return list(ty.fields) if isinstance(ty, tvm.ir.TupleType) else [ty]
 
 
 def _sgd(p: Any, g: Any, lr: Any, weight_decay: Any) -> Sequence[Any]:

@@ -136,8 +136,8 @@ class Loss:
     def _class_weights(self) -> relax.Constant:
         given = self.options.class_weights
         values = np.ones(self.classes or 0) if given is None else np.asarray(given)
-        return relax.const(values.astype(ops.wide(self.fed.dtype)))
+        return relax.const(values, ops.wide(self.fed.dtype))
 
     def _pos_weight(self) -> relax.Constant:
         given = 1.0 if self.options.pos_weight is None else self.options.pos_weight
-        return relax.const(np.asarray(given).astype(ops.wide(self.fed.dtype)))
+        return relax.const(np.asarray(given), ops.wide(self.fed.dtype))

@@ -11,7 +11,7 @@ as in `torch.optim`. The bias corrections of Adam are state, shared by all param
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ _ADAM_SHARED = (("optim.bias_correction1", "beta1"), ("optim.bias_correction2", 
 class Rule:
     """An optimizer: its operator, its slots, the scalars of its operator in order."""
 
-    update: object
+    update: Callable[..., relax.Call]
     slots: tuple[str, ...]
     scalars: tuple[str, ...]
     shared: tuple[tuple[str, str], ...] = ()  # bias corrections, and the beta of each
