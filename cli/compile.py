@@ -193,4 +193,4 @@ def read_weights(path: Path | None) -> np.ndarray | None:
     try:
         return np.loadtxt(path, dtype=np.float32, ndmin=1, delimiter=",")
     except ValueError as error:
-        raise InputError(Diagnostic("AOT-D103", f"cannot read '{path}': {error}")) from error
+        raise InputError(Diagnostic("AOT-D011", f"cannot read '{path}': {error}")) from error

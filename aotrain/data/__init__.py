@@ -6,7 +6,8 @@ fit at once.
 """
 
 from .bind import Target, bind
+from .prepare import Prepared, prepare
 from .read import read, stored
 from .write import write_npz
 
-__all__ = ["Target", "bind", "read", "stored", "write_npz"]
+__all__ = ["Prepared", "Target", "bind", "prepare", "read", "stored", "write_npz"]

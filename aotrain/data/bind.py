@@ -51,8 +51,8 @@ def bind(
     input that `--map` gives several columns, "a,b,c", stacks them. Integers become floats and
     floats that are whole numbers become integers; any other change of value is refused.
 
-    Raises `InputError`: AOT-D104 no array for an input, AOT-D105 shape, AOT-D106 dtype or value,
-    AOT-D107 rows, AOT-D108 label out of range.
+    Raises `InputError` with the codes of `aotrun`: AOT-D013 no array for an input, AOT-D014 shape,
+    AOT-D015 dtype, AOT-D019 value, AOT-D016 and AOT-D018 rows, AOT-D017 label out of range.
     """
     state = _Binding(left=dict(arrays))
     _bind_named(state, inputs, mapping or {})
@@ -75,7 +75,7 @@ def _bind_named(state: _Binding, inputs: Sequence[TensorSpec], mapping: Mapping[
     for name in mapping:
         if name not in names:
             message = f"--map: the model has no input '{name}'"
-            state.problems.append(Diagnostic("AOT-D109", message, hint=_close(name, names)))
+            state.problems.append(Diagnostic("AOT-D013", message, hint=_close(name, names)))
     for name in names:
         columns = mapping.get(name, name if name in state.left else "")
         if not columns:
@@ -85,7 +85,7 @@ def _bind_named(state: _Binding, inputs: Sequence[TensorSpec], mapping: Mapping[
         for part in missing:
             message = f"--map: the data has no array '{part}'"
             hint = _close(part, list(state.left))
-            state.problems.append(Diagnostic("AOT-D109", message, hint=hint))
+            state.problems.append(Diagnostic("AOT-D013", message, hint=hint))
         if not missing:
             taken = [state.left.pop(part) for part in parts]
             state.bound[name] = taken[0] if len(taken) == 1 else _stack(name, taken, state)
@@ -96,7 +96,7 @@ def _stack(name: str, columns: list[np.ndarray], state: _Binding) -> np.ndarray:
     if len({column.shape for column in columns}) > 1:
         held = ", ".join(str(list(column.shape)) for column in columns)
         message = f"--map: the columns of '{name}' differ in their shapes: {held}"
-        state.problems.append(Diagnostic("AOT-D105", message))
+        state.problems.append(Diagnostic("AOT-D014", message))
         return columns[0]
     return np.stack(columns, axis=1)
 
@@ -134,7 +134,7 @@ def _nothing_for(spec: TensorSpec, left: Arrays) -> Diagnostic:
     message = f"the data has no array for the input '{spec.name}' {_row(spec.shape)} {spec.dtype}"
     held = ", ".join(f"'{name}' {_row(value.shape)} {value.dtype}" for name, value in left.items())
     hint = f"--map {spec.name}=NAME; not yet taken: {held}" if held else "every array is taken"
-    return Diagnostic("AOT-D104", message, hint=hint)
+    return Diagnostic("AOT-D013", message, hint=hint)
 
 
 def _convert(value: np.ndarray, spec: TensorSpec, problems: list[Diagnostic]) -> np.ndarray | None:
@@ -144,18 +144,18 @@ def _convert(value: np.ndarray, spec: TensorSpec, problems: list[Diagnostic]) ->
         message = (
             f"'{spec.name}' has rows of {_row(value.shape)}, the model takes {_row(spec.shape)}"
         )
-        problems.append(Diagnostic("AOT-D105", message))
+        problems.append(Diagnostic("AOT-D014", message))
         return None
     dtype = np.dtype(spec.dtype)
     if not (np.issubdtype(value.dtype, np.number) or value.dtype == np.bool_):
         message = f"'{spec.name}' is {value.dtype}, the model takes {spec.dtype}"
-        problems.append(Diagnostic("AOT-D106", message))
+        problems.append(Diagnostic("AOT-D015", message))
         return None
     shaped = value.reshape(len(value), *row)
     bad = _first_lost(shaped, dtype)
     if bad is not None:
         message = f"'{spec.name}' holds {bad[1]} in row {bad[0]}, which is no {spec.dtype} value"
-        problems.append(Diagnostic("AOT-D106", message))
+        problems.append(Diagnostic("AOT-D019", message))
         return None
     return shaped.astype(dtype)
 
@@ -182,9 +182,9 @@ def _check_rows(arrays: Arrays, problems: list[Diagnostic]) -> None:
     counts = {name: len(value) for name, value in arrays.items()}
     if len(set(counts.values())) > 1:
         held = ", ".join(f"'{name}' {count}" for name, count in counts.items())
-        problems.append(Diagnostic("AOT-D107", f"the arrays differ in their rows: {held}"))
+        problems.append(Diagnostic("AOT-D016", f"the arrays differ in their rows: {held}"))
     elif counts and not any(counts.values()):
-        problems.append(Diagnostic("AOT-D107", "the data has no rows"))
+        problems.append(Diagnostic("AOT-D018", "the data has no rows"))
 
 
 def _check_labels(labels: np.ndarray, target: Target, problems: list[Diagnostic]) -> None:
@@ -197,7 +197,7 @@ def _check_labels(labels: np.ndarray, target: Target, problems: list[Diagnostic]
             f"label {labels[index]} of '{target.name}' in row {index[0]} is out of range: "
             f"the model has {target.classes} classes, 0 to {target.classes - 1}"
         )
-        problems.append(Diagnostic("AOT-D108", message))
+        problems.append(Diagnostic("AOT-D017", message))
 
 
 def _row(shape: Sequence[int]) -> str:

@@ -33,18 +33,24 @@ def read(path: Path) -> Arrays:
     where the file's name says so); csv gives one float64 column a name, "0", "1", ... where it has
     no header line.
 
-    Raises `InputError`: AOT-D101 no such file, AOT-D102 unknown format, AOT-D103 damaged.
+    Raises `InputError` with the codes of `aotrun`: AOT-D010 no such file, AOT-D011 unknown format or
+    damaged.
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
-        raise InputError(Diagnostic("AOT-D101", f"no data file '{path}' ({kind})"))
+        raise InputError(Diagnostic("AOT-D010", f"no data file '{path}' ({kind})"))
     try:
         return _reader(path)(path)
     except InputError:
         raise
     except _DAMAGED as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(Diagnostic("AOT-D103", f"cannot read '{path}': {reason}")) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    """The error for a damaged `path`, with the first line of the reason."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputError(Diagnostic("AOT-D011", f"cannot read '{path}': {reason}"))
 
 
 def stored(path: Path) -> bool:
@@ -69,7 +75,7 @@ def _reader(path: Path) -> Callable[[Path], Arrays]:
     if plain.endswith(("ubyte", ".idx")) or "-idx" in plain:
         return _idx
     message = f"'{path}' is in no format that is read here"
-    raise InputError(Diagnostic("AOT-D102", message, hint=f"known: {FORMATS}"))
+    raise InputError(Diagnostic("AOT-D011", message, hint=f"known: {FORMATS}"))
 
 
 def _bytes(path: Path) -> bytes:

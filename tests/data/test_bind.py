@@ -36,7 +36,7 @@ def test_the_only_fitting_array_is_taken_and_said():
 
 def test_two_fitting_arrays_are_not_guessed_between():
     arrays = {"x": PIXELS, "a": LABELS, "b": LABELS}
-    assert codes(arrays, [X, Y]) == ["AOT-D104"]
+    assert codes(arrays, [X, Y]) == ["AOT-D013"]
     bound, _ = bind(arrays, [X, Y], {"y": "b"})
     assert bound["y"].tolist() == LABELS.tolist()
 
@@ -64,17 +64,17 @@ def test_named_columns():
 @pytest.mark.parametrize(
     ("arrays", "mapping", "expected"),
     [
-        ({}, {}, ["AOT-D104", "AOT-D104"]),
-        ({"x": PIXELS, "y": PIXELS}, {}, ["AOT-D105"]),
-        ({"x": PIXELS, "y": LABELS + 0.5}, {}, ["AOT-D106"]),
-        ({"x": PIXELS * np.nan, "y": LABELS}, {}, ["AOT-D106"]),
-        ({"x": PIXELS, "y": np.array(["a"] * 4)}, {}, ["AOT-D106"]),
-        ({"x": PIXELS, "y": LABELS[:3]}, {}, ["AOT-D107"]),
-        ({"x": PIXELS[:0], "y": LABELS[:0]}, {}, ["AOT-D107"]),
-        ({"x": PIXELS, "y": LABELS + 1}, {}, ["AOT-D108"]),
-        ({"x": PIXELS, "y": LABELS}, {"z": "x"}, ["AOT-D109"]),
-        ({"x": PIXELS, "y": LABELS}, {"y": "label"}, ["AOT-D109"]),
-        ({"x": PIXELS[:, :1], "y": LABELS[:2] + 9}, {}, ["AOT-D105", "AOT-D108"]),
+        ({}, {}, ["AOT-D013", "AOT-D013"]),
+        ({"x": PIXELS, "y": PIXELS}, {}, ["AOT-D014"]),
+        ({"x": PIXELS, "y": LABELS + 0.5}, {}, ["AOT-D019"]),
+        ({"x": PIXELS * np.nan, "y": LABELS}, {}, ["AOT-D019"]),
+        ({"x": PIXELS, "y": np.array(["a"] * 4)}, {}, ["AOT-D015"]),
+        ({"x": PIXELS, "y": LABELS[:3]}, {}, ["AOT-D016"]),
+        ({"x": PIXELS[:0], "y": LABELS[:0]}, {}, ["AOT-D018"]),
+        ({"x": PIXELS, "y": LABELS + 1}, {}, ["AOT-D017"]),
+        ({"x": PIXELS, "y": LABELS}, {"z": "x"}, ["AOT-D013"]),
+        ({"x": PIXELS, "y": LABELS}, {"y": "label"}, ["AOT-D013"]),
+        ({"x": PIXELS[:, :1], "y": LABELS[:2] + 9}, {}, ["AOT-D014", "AOT-D017"]),
     ],
 )
 def test_problems(arrays, mapping, expected):

@@ -74,18 +74,18 @@ def make(path, content):
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
-        ("d.txt", b"1 2", "AOT-D102"),
-        ("d.npz", b"PK\3\4 not a zip", "AOT-D103"),
-        ("d.npy", b"\x93NUMPY", "AOT-D103"),
-        ("d.csv", b"", "AOT-D103"),
-        ("d.csv", b"a,b\n", "AOT-D103"),
-        ("d.csv", b"a,b\n1,2\n3\n", "AOT-D103"),
-        ("d.csv", b"a,b\n1,x\n", "AOT-D103"),
-        ("d.csv", b"a,a\n1,2\n", "AOT-D103"),
-        ("d.csv.gz", b"not gz", "AOT-D103"),
-        ("d.idx", b"\0\0\x08\x02\0\0\0\x03", "AOT-D103"),
-        ("d.idx", b"\0\0\x08\x01\0\0\0\x03\1\2", "AOT-D103"),
-        ("d.idx", b"nonsense", "AOT-D103"),
+        ("d.txt", b"1 2", "AOT-D011"),
+        ("d.npz", b"PK\3\4 not a zip", "AOT-D011"),
+        ("d.npy", b"\x93NUMPY", "AOT-D011"),
+        ("d.csv", b"", "AOT-D011"),
+        ("d.csv", b"a,b\n", "AOT-D011"),
+        ("d.csv", b"a,b\n1,2\n3\n", "AOT-D011"),
+        ("d.csv", b"a,b\n1,x\n", "AOT-D011"),
+        ("d.csv", b"a,a\n1,2\n", "AOT-D011"),
+        ("d.csv.gz", b"not gz", "AOT-D011"),
+        ("d.idx", b"\0\0\x08\x02\0\0\0\x03", "AOT-D011"),
+        ("d.idx", b"\0\0\x08\x01\0\0\0\x03\1\2", "AOT-D011"),
+        ("d.idx", b"nonsense", "AOT-D011"),
     ],
 )
 def test_damaged(tmp_path, name, content, code):
@@ -101,10 +101,10 @@ def test_pickles_are_refused(tmp_path):
     np.savez(tmp_path / "d.npz", x=np.array([{}], dtype=object))
     with pytest.raises(InputError) as caught:
         read(tmp_path / "d.npz")
-    assert caught.value.diagnostics[0].code == "AOT-D103"
+    assert caught.value.diagnostics[0].code == "AOT-D011"
 
 
 def test_missing(tmp_path):
     with pytest.raises(InputError) as caught:
         read(tmp_path / "none.npz")
-    assert caught.value.diagnostics[0].code == "AOT-D101"
+    assert caught.value.diagnostics[0].code == "AOT-D010"

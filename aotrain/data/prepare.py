@@ -1,0 +1,89 @@
+"""A `--data` argument in; the same for `aotrun`, with files that it cannot read converted, out.
+
+    train.npz (compressed)          -> <folder>/0.npz
+    images-idx3-ubyte.gz:labels.npy -> <folder>/0-images-idx3-ubyte:labels.npy
+    train.csv                       -> <folder>/0.npz, its columns bound to the inputs
+
+What `aotrun` reads by itself is passed on as it is: then `aotrain run` is no more than `aotrun`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotrain.data.bind import Target, bind
+from aotrain.data.read import read, stored, unreadable
+from aotrain.data.write import write_npz
+from aotrain.errors import Diagnostic, InputError
+from aotrain.plan import TensorSpec
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`spec` is what to pass on as `--data`, `mapping` as `--map`; `notes` are choices to print."""
+
+    spec: str
+    mapping: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def prepare(
+    spec: str,
+    folder: Path,
+    inputs: Sequence[TensorSpec],
+    mapping: Mapping[str, str],
+    target: Target | None = None,
+) -> Prepared:
+    """Convert what `spec` names into `folder`, which outlives the run; `inputs` bind a csv's columns.
+
+    Raises `InputError` for a file that is missing or damaged, and what `bind` raises for a csv.
+    """
+    if is_csv(spec):
+        arrays, notes = bind(read(Path(spec)), inputs, mapping, target)
+        path = folder / f"{_count(folder)}.npz"
+        write_npz(path, arrays)
+        return Prepared(str(path), {}, notes)
+    if Path(spec).exists():
+        return Prepared(_convert(spec, folder), mapping)
+    separator = "," if "," in spec or "=" in spec else ":"
+    parts = []
+    for part in spec.split(separator):
+        name, equals, path = part.rpartition("=")
+        if is_csv(path):
+            message = f"'{path}': a csv file is not combined with others"
+            raise InputError(Diagnostic("AOT-D011", message, hint="give it alone to --data"))
+        parts.append(f"{name}{equals}{_convert(path, folder)}")
+    return Prepared(separator.join(parts), mapping)
+
+
+def is_csv(spec: str) -> bool:
+    """By its name, gz or not."""
+    return spec.removesuffix(".gz").endswith(".csv")
+
+
+def _convert(name: str, folder: Path) -> str:
+    """The path of the file, or of its unpacked copy in `folder`."""
+    path = Path(name)
+    if not path.is_file():
+        return name  # aotrun says what is wrong with it
+    if path.suffix == ".gz":
+        copy = folder / f"{_count(folder)}-{path.stem}"
+        try:
+            with gzip.open(path) as packed, copy.open("wb") as plain:
+                shutil.copyfileobj(packed, plain)
+        except (OSError, EOFError) as error:
+            raise unreadable(path, error) from error
+        return str(copy)
+    if path.suffix == ".npz" and not stored(path):
+        copy = folder / f"{_count(folder)}.npz"
+        write_npz(copy, read(path))
+        return str(copy)
+    return name
+
+
+def _count(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir())
