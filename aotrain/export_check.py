@@ -34,7 +34,7 @@ class Comparison:
 def compare(artifact: Path, checkpoint: Path, model: Path, seed: int = 0) -> Comparison:
     """Evaluate `model` and `artifact` with the state of `checkpoint` on the same random input.
 
-    Raises `InputError` (AOT-A206) where an output differs by more than `TOLERANCE`.
+    Raises `InputError` (AOT-A204) where an output differs by more than `TOLERANCE`.
     """
     evaluator, evaluate = reference(inference_form(onnx.load(model)), model)
     with Session(artifact) as session:
@@ -51,7 +51,7 @@ def compare(artifact: Path, checkpoint: Path, model: Path, seed: int = 0) -> Com
             message = f"the exported model differs from the artifact by {error:.1e} of its output"
             where = f"output '{name}', evaluated by {evaluator}"
             hint = "nothing was written; --no-check writes it all the same"
-            raise InputError(Diagnostic("AOT-A206", message, where, hint))
+            raise InputError(Diagnostic("AOT-A204", message, where, hint))
         worst = max(worst, error)
     return Comparison(worst, evaluator)
 

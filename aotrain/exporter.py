@@ -64,7 +64,7 @@ def export(
     folder, target = Path(artifact), Path(output)
     if target.exists() and not force:
         message = f"'{target}' exists"
-        raise InputError(Diagnostic("AOT-A201", message, hint="--force replaces it"))
+        raise InputError(Diagnostic("AOT-A001", message, hint="--force replaces it"))
     model = read_source(folder)
     checkpoint = Path(state) if state is not None else folder / STATE
     replaced = set_weights(model, statefile.load(checkpoint).tensors, checkpoint)
@@ -120,12 +120,12 @@ def read_source(folder: Path) -> onnx.ModelProto:
     if not path.is_file():
         message = f"'{folder}' holds no {SOURCE}"
         hint = "give the folder that 'aotrain compile' wrote"
-        raise InputError(Diagnostic("AOT-A202", message, hint=hint))
+        raise InputError(Diagnostic("AOT-A201", message, hint=hint))
     try:
         model = onnx.load(path)
     except Exception as error:  # protobuf and onnx raise a dozen kinds here
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(Diagnostic("AOT-A203", f"'{path}' is damaged: {reason}")) from error
+        raise InputError(Diagnostic("AOT-A202", f"'{path}' is damaged: {reason}")) from error
     for _, tensor in weight_tensors(model):
         if tensor.data_location == onnx.TensorProto.DEFAULT:
             tensor.ClearField("data_location")  # which loading set, and the user's file had not
@@ -160,14 +160,14 @@ def set_weights(
             message = f"'{name}' is {list(value.shape)} in '{checkpoint}'"
             where = f"initialiser '{name}' {list(tensor.dims)}"
             hint = "is this the checkpoint of another model?"
-            problems.append(Diagnostic("AOT-A204", message, where, hint))
+            problems.append(Diagnostic("AOT-A203", message, where, hint))
             continue
         _assign(tensor, value)
         replaced.append(name)
     if not replaced and not problems:
         message = f"'{checkpoint}' holds no weight of the model"
         hint = "'aotrain inspect' lists what each of them holds"
-        problems.append(Diagnostic("AOT-A204", message, hint=hint))
+        problems.append(Diagnostic("AOT-A203", message, hint=hint))
     raise_if_any(problems, InputError)
     return tuple(replaced)
 

@@ -47,9 +47,7 @@ def artifact(tmp_path):
     state = {name: numpy_helper.to_array(t) for name, t in exporter.weight_tensors(model)}
     slots = {f"optim.m.{name}": np.zeros_like(value) for name, value in state.items()}
     save_file({**state, **slots}, folder / exporter.STATE)
-    (folder / exporter.SOURCE).write_bytes(
-        exporter.embed_source(model, folder / exporter.STATE)
-    )
+    (folder / exporter.SOURCE).write_bytes(exporter.embed_source(model, folder / exporter.STATE))
     return folder
 
 
@@ -116,9 +114,7 @@ def test_the_dtype_of_the_file_is_kept(dtype, tmp_path):
 def test_large_models_get_a_second_file(artifact, trained, tmp_path, monkeypatch):
     monkeypatch.setattr(exporter, "PROTOBUF_LIMIT", 8)
     save = onnx.save_model
-    monkeypatch.setattr(
-        onnx, "save_model", lambda *a, **k: save(*a, **{**k, "size_threshold": 0})
-    )
+    monkeypatch.setattr(onnx, "save_model", lambda *a, **k: save(*a, **{**k, "size_threshold": 0}))
     path, weights = trained
     exporter.export(artifact, state=path, output=tmp_path / "t.onnx", check=False)
     assert (tmp_path / "t.onnx.data").is_file()
@@ -143,17 +139,17 @@ def test_refusals_leave_nothing(artifact, trained, tmp_path):
     save_file({"w": np.zeros(1, np.float32), "scale": np.zeros(4, np.float32)}, wrong)
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(path.read_bytes()[:-3])
-    assert refusal(artifact=tmp_path, state=path, output=out) == ["AOT-A202"]
-    assert refusal(artifact=artifact, state=other, output=out) == ["AOT-A204"]
-    assert refusal(artifact=artifact, state=wrong, output=out) == ["AOT-A204", "AOT-A204"]
+    assert refusal(artifact=tmp_path, state=path, output=out) == ["AOT-A201"]
+    assert refusal(artifact=artifact, state=other, output=out) == ["AOT-A203"]
+    assert refusal(artifact=artifact, state=wrong, output=out) == ["AOT-A203", "AOT-A203"]
     assert refusal(artifact=artifact, state=cut, output=out) == ["AOT-A020"]
     assert refusal(artifact=artifact, state=tmp_path / "none", output=out) == ["AOT-A020"]
     assert not out.exists()
     out.write_bytes(b"mine")
-    assert refusal(artifact=artifact, state=path, output=out) == ["AOT-A201"]
+    assert refusal(artifact=artifact, state=path, output=out) == ["AOT-A001"]
     assert out.read_bytes() == b"mine"
     (artifact / exporter.STATE).unlink()
-    assert refusal(artifact=artifact, state=path, output=tmp_path / "u.onnx") == ["AOT-A203"]
+    assert refusal(artifact=artifact, state=path, output=tmp_path / "u.onnx") == ["AOT-A202"]
 
 
 def test_force_replaces(artifact, trained, tmp_path):
