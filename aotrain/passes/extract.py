@@ -23,6 +23,7 @@ from aotrain.passes.graph import KernelGraph
 from aotrain.passes.names import bindings, origin_of
 from aotrain.passes.placement import Call, place
 from aotrain.passes.table import Table
+from aotrain.passes.views import RESHAPE
 from aotrain.plan import Entry, Kind, Tensor
 from aotrain.step.program import EntryFunction, TrainStep
 
@@ -101,7 +102,7 @@ class _Walk:
 
     def _call(self, call: relax.Call, var: relax.Var) -> Any:
         name = getattr(call.op, "name", str(call.op))
-        if name == "relax.reshape":
+        if name == RESHAPE:
             return self._value(call.args[0], None)
         if name != "relax.call_tir":
             self._no_kernel(name, var)

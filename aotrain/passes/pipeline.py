@@ -12,7 +12,7 @@ from tvm.target import Target
 from aotrain.passes.extract import extract
 from aotrain.passes.graph import KernelGraph
 from aotrain.passes.names import group_origins
-from aotrain.passes.views import legalize_views
+from aotrain.passes.views import RESHAPE, legalize_views
 from aotrain.step.program import TrainStep
 
 Dump = Callable[[str, tvm.IRModule], None]
@@ -33,7 +33,7 @@ def lower(
     legal = {**legalize_views(), **(legalize or {})}
     phases: list[tuple[str, tvm.transform.Pass]] = [
         ("canonicalize", relax.transform.CanonicalizeBindings()),
-        ("legalize", relax.transform.LegalizeOps(legal)),
+        ("legalize", relax.transform.LegalizeOps(legal, skip_ops=[RESHAPE])),
         ("pattern", relax.transform.AnnotateTIROpPattern()),
         ("fuse-ops", relax.transform.FuseOps()),
         ("fuse-tir", relax.transform.FuseTIR()),
