@@ -38,7 +38,9 @@ def prepare(
     mapping: Mapping[str, str],
     target: Target | None = None,
 ) -> Prepared:
-    """Convert what `spec` names into `folder`, which outlives the run; `inputs` bind a csv's columns.
+    """Convert what `spec` names into `folder`, which outlives the run.
+
+    `inputs` and `mapping` bind the columns of a csv.
 
     Raises `InputError` for a file that is missing or damaged, and what `bind` raises for a csv.
     """

@@ -33,8 +33,8 @@ def read(path: Path) -> Arrays:
     where the file's name says so); csv gives one float64 column a name, "0", "1", ... where it has
     no header line.
 
-    Raises `InputError` with the codes of `aotrun`: AOT-D010 no such file, AOT-D011 unknown format or
-    damaged.
+    Raises `InputError` with the codes of `aotrun`: AOT-D010 no such file, AOT-D011 unknown format
+    or damaged.
     """
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "missing"
