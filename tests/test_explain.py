@@ -1,4 +1,4 @@
-"""Every code that is raised has a page, every page a code that is raised, and docs/errors.md all."""
+"""Every code that is raised has a page and the other way round, and docs/errors.md lists all."""
 
 from pathlib import Path
 
