@@ -18,8 +18,7 @@ LIBRARY = (
     "api", "crc", "error", "file", "json", "kernels", "plan", "pool", "run", "state_read",
     "state_write", "tables",
 )  # fmt: skip
-PROGRAM = ("main",)
-PROGRAM_ALL = (
+PROGRAM = (
     "bench", "convert", "data", "describe", "idx", "main", "npy", "npz", "npz_write", "options",
     "predict", "report", "shuffle", "train",
 )  # fmt: skip
@@ -27,10 +26,10 @@ PROGRAM_ALL = (
 
 FLAGS = (
     "-std=c11", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-Wall", "-Wextra",
-    "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-ffunction-sections", "-fdata-sections",
-    "-pthread",
+    "-fvisibility=hidden", "-fno-asynchronous-unwind-tables",
+    "-ffunction-sections", "-fdata-sections", "-pthread",
 )  # fmt: skip
-SMALL = ("-Os", "-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
+SMALL = ("-Os", "-s", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noseparate-code")
 LIBRARIES = ("-lm", "-ldl")
 
 
