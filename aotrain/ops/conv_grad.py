@@ -64,6 +64,10 @@ class _Window:
         return max(0, -first), max(0, last - (self.out - 1))
 
 
+def _spatial(x: relax.Expr) -> list[Any]:
+    return list(x.ty.shape)[2:]
+
+
 def _windows(call: relax.Call, sizes: Any, taps: Any, outs: Any) -> list[_Window]:
     strides, dilation = call.attrs["strides"], call.attrs["dilation"]
     padding = call.attrs["padding"]
@@ -140,7 +144,7 @@ def _define_input_grad(rank: int) -> Callable[..., relax.Call]:
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         dy, w = call.args
         shape, groups = call.attrs["input_shape"], int(call.attrs["groups"])
-        windows = _windows(call, shape[2:], w.ty.shape[2:], dy.ty.shape[2:])
+        windows = _windows(call, shape[2:], _spatial(w), _spatial(dy))
         return bb.call_te(
             lambda dy, w: _input_grad(dy, w, windows, groups, int(shape[1])),
             *call.args,
@@ -159,7 +163,7 @@ def _define_weight_grad(rank: int) -> Callable[..., relax.Call]:
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         dy, x = call.args
         shape, groups = call.attrs["weight_shape"], int(call.attrs["groups"])
-        windows = _windows(call, x.ty.shape[2:], shape[2:], dy.ty.shape[2:])
+        windows = _windows(call, _spatial(x), shape[2:], _spatial(dy))
         return bb.call_te(
             lambda dy, x: _weight_grad(dy, x, windows, groups),
             *call.args,

@@ -58,6 +58,10 @@ class _Window:
         return tirx.max(tirx.min(self.taps, reach) - skipped, 1)
 
 
+def _spatial(x: relax.Expr) -> list[Any]:
+    return list(x.ty.shape)[2:]
+
+
 def _windows(call: relax.Call, size: Any, out: Any) -> list[_Window]:
     names = ("pool_size", "strides", "padding", "dilation")
     parts = zip(size, out, *(call.attrs[n] for n in names), strict=False)
@@ -118,7 +122,7 @@ def _max_body(windows: Sequence[_Window], dy: te.Tensor, x: te.Tensor, y: te.Ten
 
 
 def _max_legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    windows = _windows(call, call.args[1].ty.shape[2:], call.args[2].ty.shape[2:])
+    windows = _windows(call, _spatial(call.args[1]), _spatial(call.args[2]))
     return bb.call_te(
         lambda dy, x, y: _max_body(windows, dy, x, y),
         *call.args,
@@ -141,7 +145,7 @@ def _avg_body(
 
 def _avg_legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     shape = [int(d) for d in call.attrs["input_shape"]]
-    windows = _windows(call, shape[2:], call.args[0].ty.shape[2:])
+    windows = _windows(call, shape[2:], _spatial(call.args[0]))
     include = bool(call.attrs["count_include_pad"])
     return bb.call_te(
         lambda dy: _avg_body(windows, shape, include, dy),

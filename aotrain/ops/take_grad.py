@@ -45,7 +45,7 @@ def _body(dy: te.Tensor, indices: te.Tensor, shape: list[int], axis: int) -> te.
         [tuple(shape)],
         [dy, indices],
         lambda ins, outs: write(ins[0], ins[1], outs[0]),
-        dtype=dy.dtype,
+        dtype=[dy.dtype],
         name="take_grad",
         tag="take_grad",
     )

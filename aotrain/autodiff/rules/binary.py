@@ -110,14 +110,3 @@ def _where(v: Vjp) -> Gradients:
     zero, dims = const(0.0, v.y), shape(v.y)
     da, db = op.where(condition, v.dy, zero), op.where(condition, zero, v.dy)
     return [None, unbroadcast(da, dims, a), unbroadcast(db, dims, b)]
-
-
-@rule("relax.ewise_fma")
-def _ewise_fma(v: Vjp) -> Gradients:
-    a, b, c = v.args
-    dims = shape(v.y)
-    return [
-        unbroadcast(v.dy * b, dims, a),
-        unbroadcast(v.dy * a, dims, b),
-        unbroadcast(v.dy, dims, c),
-    ]

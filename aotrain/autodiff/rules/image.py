@@ -89,13 +89,12 @@ def _transpose_apply(v: Vjp, dy: relax.Expr, matrix: np.ndarray, axis: int) -> r
     target, source = matrix.shape
     n, c, h, _ = shape(v.x)
     q = shape(v.y)[3]
-    if np.array_equal(matrix, np.eye(target, source)):
+    if target == source and np.array_equal(matrix, np.eye(source)):
         return dy
     factor = target // source
     if target % source == 0 and np.array_equal(matrix, np.repeat(np.eye(source), factor, axis=0)):
         blocks = (n, c, source, factor, q) if axis == 2 else (n, c, h, source, factor)
         return op.sum(op.reshape(dy, blocks), axis=axis + 1)
-    weights = relax.const(matrix.astype(dtype(v.y)))
     if axis == 3:
-        return op.matmul(dy, weights)  # [N, C, H, Q] · [Q, W]
-    return op.matmul(relax.const(matrix.T.astype(dtype(v.y)).copy()), dy)  # [H, P] · [N, C, P, Q]
+        return op.matmul(dy, relax.const(matrix, dtype(v.y)))  # [N, C, H, Q] · [Q, W]
+    return op.matmul(relax.const(matrix.T.copy(), dtype(v.y)), dy)  # [H, P] · [N, C, P, Q]

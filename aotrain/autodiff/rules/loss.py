@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from aotrain.autodiff.vjp import Gradients, Vjp, const, rule, shape, times
+from aotrain.autodiff.vjp import Gradients, Vjp, const, dtype, rule, shape, times
 
 op = relax.op
 
@@ -26,9 +26,9 @@ def _nll_loss(v: Vjp) -> Gradients:
     dims = shape(x)
     axis = 1 if len(dims) > 1 else 0
     along = [d if i == axis else 1 for i, d in enumerate(dims)]
-    classes = np.arange(dims[axis]).reshape(along).astype(str(targets.ty.dtype))
+    classes = np.arange(dims[axis]).reshape(along)
     spread = op.expand_dims(targets, axis)  # [N, 1, ..]
-    hit = op.equal(spread, relax.const(classes))
+    hit = op.equal(spread, relax.const(classes, dtype(targets)))
     hit = op.logical_and(hit, op.not_equal(spread, const(int(v.attrs.ignore_index), targets)))
     weights = op.reshape(v.args[2], along) if len(v.args) > 2 else const(1.0, x)
     weight = op.where(hit, weights, const(0.0, x))  # [N, C, ..]: w[t] at the target, else 0

@@ -123,16 +123,6 @@ def _tril(v: Vjp) -> Gradients:
     return [op.tril(v.dy, v.args[1]), None]
 
 
-@rule("relax.nn.pixel_shuffle")
-def _pixel_shuffle(v: Vjp) -> Gradients:
-    # [N, C·r², H, W] → [N, C, H·r, W·r]; the leading axes may be any
-    r, (*lead, c, h, w) = int(v.attrs.upscale_factor), shape(v.y)
-    n = len(lead)
-    blocks = op.reshape(v.dy, (*lead, c, h // r, r, w // r, r))
-    moved = op.permute_dims(blocks, [*range(n + 1), n + 2, n + 4, n + 1, n + 3])
-    return [op.reshape(moved, shape(v.x))]
-
-
 @rule("relax.meshgrid")
 def _meshgrid(v: Vjp) -> Gradients:
     count = len(v.cotangents)

@@ -1,0 +1,106 @@
+"""Every rule against central differences in float64 and against PyTorch's gradients."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from aotrain.autodiff import Request, differentiate
+from tests.autodiff import cases_elementwise, cases_network, cases_tensor
+from tests.autodiff.case import Case
+from tests.autodiff.evaluate import compile_functions
+
+FAMILIES = cases_elementwise.FAMILIES | cases_tensor.FAMILIES | cases_network.FAMILIES
+CASES = [(family, i) for family, cases in FAMILIES.items() for i in range(len(cases))]
+IDS = [FAMILIES[f][i].name for f, i in CASES]
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def build(case: Case) -> relax.Function:
+    """(value, gradients..) of a case as one function."""
+    arrays = case.arrays()
+    params = [
+        relax.Var(f"x{i}", relax.TensorType(a.shape, a.dtype.name)) for i, a in enumerate(arrays)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            value = builder.emit(_weighted_sum(case, builder, params), name_hint="value")
+            result = builder.emit_output(relax.Tuple([value]))
+        builder.emit_func_output(result)
+    wrt = tuple(p for p, a in zip(params, arrays, strict=True) if a.dtype.kind == "f")
+    return differentiate(builder.get()["main"], [Request("value", wrt)])
+
+
+def _weighted_sum(case: Case, builder: relax.BlockBuilder, params: list[relax.Var]) -> relax.Expr:
+    y = case.relax(relax, *params)
+    parts = [builder.emit(p) for p in (y if isinstance(y, tuple) else (y,))]
+    if isinstance(parts[0].ty, tvm.ir.TupleType):
+        count = len(parts[0].ty.fields)
+        parts = [builder.emit(relax.TupleGetItem(parts[0], i)) for i in range(count)]
+    weights = case.weights([tuple(int(d) for d in p.ty.shape) for p in parts])
+    terms = [
+        relax.op.sum(relax.op.multiply(p, relax.const(w, case.dtype)))
+        for p, w in zip(parts, weights, strict=True)
+    ]
+    return functools.reduce(relax.op.add, terms)
+
+
+@functools.cache
+def compiled(family: str) -> Any:
+    return compile_functions({f"f{i}": build(c) for i, c in enumerate(FAMILIES[family])})
+
+
+@functools.cache
+def golden(family: str) -> dict[str, np.ndarray]:
+    with np.load(GOLDEN / f"{family}.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize(("family", "index"), CASES, ids=IDS)
+def test_gradient(family: str, index: int) -> None:
+    case = FAMILIES[family][index]
+    arrays = case.arrays()
+    run = compiled(family)[f"f{index}"]
+    value, *gradients = run(arrays)
+    floats = [i for i, a in enumerate(arrays) if a.dtype.kind == "f"]
+    assert [g.shape for g in gradients] == [arrays[i].shape for i in floats]
+    if case.torch is not None:
+        check_golden(case, golden(family), [value, *gradients])
+    if case.differences:
+        for i, gradient in zip(floats, gradients, strict=True):
+            expected = differences(run, arrays, i)
+            np.testing.assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
+
+
+def check_golden(case: Case, table: dict[str, np.ndarray], found: list[np.ndarray]) -> None:
+    name = case.name.replace("/", "|")
+    tolerance = 2e-6 if case.dtype == "float64" else 2e-5
+    for i, array in enumerate(found):
+        expected = table[f"{name}|{i}"]
+        np.testing.assert_allclose(
+            array, expected, rtol=tolerance, atol=tolerance, err_msg=f"result {i}"
+        )
+
+
+def differences(run: Any, arrays: list[np.ndarray], which: int, step: float = 1e-4) -> np.ndarray:
+    """Central differences of fourth order by every element of one input."""
+    x = arrays[which]
+    result = np.zeros(x.size)
+
+    def value(i: int, offset: float) -> float:
+        moved = x.copy()
+        moved.reshape(-1)[i] += offset
+        return float(run([*arrays[:which], moved, *arrays[which + 1 :]])[0])
+
+    for i in range(x.size):
+        near = value(i, step) - value(i, -step)
+        far = value(i, 2 * step) - value(i, -2 * step)
+        result[i] = (8 * near - far) / (12 * step)
+    return result.reshape(x.shape)
