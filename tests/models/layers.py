@@ -56,12 +56,16 @@ def conv(
     )
 
 
-def batch_norm(g: Graph, x: str, name: str, channels: int) -> str:
-    """BatchNormalization in inference form: one output, training_mode absent."""
+def batch_norm(g: Graph, x: str, name: str, channels: int, gain: float = 1.0) -> str:
+    """BatchNormalization in inference form: one output, training_mode absent.
+
+    The biases are spread, as in a trained file: from zero, their final values would be sums of
+    gradients alone, and one ReLU whose input rounds across zero changes those by a percent.
+    """
     shape = (channels,)
     statistics = [
-        g.full(f"{name}.weight", shape, 1.0),
-        g.full(f"{name}.bias", shape, 0.0),
+        g.full(f"{name}.weight", shape, gain),
+        g.normal(f"{name}.bias", shape, 0.2),
         g.full(f"{name}.running_mean", shape, 0.0),
         g.full(f"{name}.running_var", shape, 1.0),
     ]

@@ -15,7 +15,8 @@ def build(
 ) -> onnx.ModelProto:
     """A 3x3 stem without pooling, four stages of basic blocks, global average (He et al. 2016).
 
-    BatchNormalization is in inference form, as exporters write it, momentum 0.9.
+    BatchNormalization is in inference form, as exporters write it, momentum 0.9. Residual branches
+    start small (Goyal et al. 2017, who start at zero), so that rounding does not grow with depth.
     """
     g = Graph("resnet18", seed=seed)
     x = g.input("x", 3, size, size)
@@ -38,17 +39,23 @@ def tiny() -> onnx.ModelProto:
 
 
 def _conv_norm(
-    g: Graph, x: str, name: str, channels: tuple[int, int], kernel: int, stride: int = 1
+    g: Graph,
+    x: str,
+    name: str,
+    channels: tuple[int, int],
+    kernel: int,
+    stride: int = 1,
+    gain: float = 1.0,
 ) -> str:
     x = conv(g, x, f"{name}.conv", channels, kernel, stride=stride)
-    return batch_norm(g, x, f"{name}.bn", channels[1])
+    return batch_norm(g, x, f"{name}.bn", channels[1], gain)
 
 
 def _basic_block(g: Graph, x: str, name: str, channels: tuple[int, int], stride: int) -> str:
     _, width = channels
     y = _conv_norm(g, x, f"{name}.a", channels, 3, stride)
     y = g.op("Relu", y, name=f"{name}.a")
-    y = _conv_norm(g, y, f"{name}.b", (width, width), 3)
+    y = _conv_norm(g, y, f"{name}.b", (width, width), 3, gain=0.2)
     if stride != 1 or channels[0] != width:
         x = _conv_norm(g, x, f"{name}.shortcut", channels, 1, stride)
     return g.op("Relu", g.op("Add", y, x, name=name), name=name)
