@@ -8,7 +8,7 @@ OUT := out
 DIGITS := examples/digits
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow check format bench clean
+.PHONY: help install demo test slow check format bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ format: $(BIN)/.installed ## Format the sources
 
 bench: $(BIN)/.installed ## Time a training step on this machine, beside others that are installed
 	$(BIN)/python benchmarks/step.py
+
+docs: $(BIN)/.installed ## Write docs/cli.md and the table of docs/errors.md anew
+	$(BIN)/python docs/reference.py
 
 clean: ## Remove .venv and what was built
 	rm -rf $(VENV) $(OUT) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

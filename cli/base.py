@@ -20,7 +20,7 @@ import click
 from .console import Console
 
 HELP_NAMES = ["-h", "--help"]
-_ALL = "aotrain.help_all"  # key in Context.meta: help shows advanced options too
+SHOW_ALL = "aotrain.help_all"  # key in Context.meta: help shows advanced options too
 
 Example = tuple[str, str]  # (what it does, the command line)
 
@@ -78,7 +78,7 @@ class Option(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """None hides it from this help."""
-        if self.advanced and not ctx.meta.get(_ALL):
+        if self.advanced and not ctx.meta.get(SHOW_ALL):
             return None
         return super().get_help_record(ctx)
 
@@ -104,7 +104,7 @@ class Command(click.Command):
 
 def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.meta[_ALL] = True
+        ctx.meta[SHOW_ALL] = True
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()
 

@@ -29,7 +29,7 @@ _WORDS = {True: "yes", False: "NO", None: "-"}
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @option("--problems", is_flag=True, help="List only the nodes that something is missing for.")
-@option("--batch", type=click.IntRange(1), help="Rows a step.")
+@option("--batch", type=click.IntRange(1), metavar="N", help="Rows a step.")
 @option("--dim", "dims", type=NamedInt(), multiple=True, help="Size of a named dimension.")
 @option("--freeze", multiple=True, metavar="GLOB", help="Weights to keep as they are.")
 @option("--trainable", multiple=True, metavar="GLOB", help="Weights to train.")

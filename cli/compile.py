@@ -62,8 +62,13 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
     default="adamw",
     help=f"One of {', '.join(OPTIMIZERS)}; adamw without it.",
 )
-@option("--lr", type=float, help="Learning rate; it can be changed when running.")
-@option("--batch", type=click.IntRange(1), help="Rows a step (32 where the file leaves it open).")
+@option("--lr", type=float, metavar="X", help="Learning rate; it can be changed when running.")
+@option(
+    "--batch",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rows a step (32 where the file leaves it open).",
+)
 @option("--dim", "dims", type=NamedInt(), multiple=True, help="Size of a named dimension.")
 @option("--freeze", multiple=True, metavar="GLOB", help="Weights to keep as they are.")
 @option("--force", is_flag=True, help="Replace the output where it exists.")
@@ -82,7 +87,9 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
     advanced=True,
     help="train: BatchNormalization by the batch; frozen: by its running statistics.",
 )
-@option("--seed", type=int, default=0, show_default=True, advanced=True, help="Of dropout.")
+@option(
+    "--seed", type=int, metavar="N", default=0, advanced=True, help="Of dropout (0 without it)."
+)
 @option(
     "--set",
     "hyper",
@@ -91,9 +98,17 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
     advanced=True,
     help="Default of a hyperparameter, such as weight_decay=0.1.",
 )
-@option("--ignore-index", type=int, advanced=True, help="Label that does not count.")
-@option("--class-axis", type=int, advanced=True, help="Axis of the classes; found without it.")
-@option("--label-smoothing", type=click.FloatRange(0, 1), advanced=True, help="0 to 1.")
+@option("--ignore-index", type=int, metavar="N", advanced=True, help="Label that does not count.")
+@option(
+    "--class-axis",
+    type=int,
+    metavar="N",
+    advanced=True,
+    help="Axis of the classes; found without it.",
+)
+@option(
+    "--label-smoothing", type=click.FloatRange(0, 1), metavar="X", advanced=True, help="0 to 1."
+)
 @option(
     "--class-weights",
     type=click.Path(path_type=Path),
@@ -106,7 +121,9 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
     advanced=True,
     help="Weights of the positives in bce-with-logits, in a file as well.",
 )
-@option("--delta", type=float, advanced=True, help="Where huber turns from square to line.")
+@option(
+    "--delta", type=float, metavar="X", advanced=True, help="Where huber turns from square to line."
+)
 @option("--reduction", type=Among(["mean", "sum"]), advanced=True, help="Over rows (default mean).")
 @option("--loss-output", metavar="NAME", advanced=True, help="Model output that the loss takes.")
 @option(

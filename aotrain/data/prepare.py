@@ -24,10 +24,9 @@ from aotrain.plan import TensorSpec
 
 @dataclass(frozen=True)
 class Prepared:
-    """`spec` is what to pass on as `--data`, `mapping` as `--map`; `notes` are choices to print."""
+    """`spec` is the new `--data`, for the same `--map`; `notes` are choices to print."""
 
     spec: str
-    mapping: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
@@ -46,11 +45,12 @@ def prepare(
     """
     if is_csv(spec):
         arrays, notes = bind(read(Path(spec)), inputs, mapping, target)
-        path = folder / f"{_count(folder)}.npz"
-        write_npz(path, arrays)
-        return Prepared(str(path), {}, notes)
+        made = folder / f"{_count(folder)}.npz"
+        # Named as --map names them, so that aotrun finds them by the same --map.
+        write_npz(made, {mapping.get(name, name): value for name, value in arrays.items()})
+        return Prepared(str(made), notes)
     if Path(spec).exists():
-        return Prepared(_convert(spec, folder), mapping)
+        return Prepared(_convert(spec, folder))
     separator = "," if "," in spec or "=" in spec else ":"
     parts = []
     for part in spec.split(separator):
@@ -59,7 +59,7 @@ def prepare(
             message = f"'{path}': a csv file is not combined with others"
             raise InputError(Diagnostic("AOT-D011", message, hint="give it alone to --data"))
         parts.append(f"{name}{equals}{_convert(path, folder)}")
-    return Prepared(separator.join(parts), mapping)
+    return Prepared(separator.join(parts))
 
 
 def is_csv(spec: str) -> bool:
