@@ -20,8 +20,10 @@ from aotrain.importer.model import Model, Origin
 from aotrain.plan import Role
 from aotrain.step.graph import Graph
 from aotrain.step.loss import Loss
+from aotrain.step.names import ROWS, check_model
 from aotrain.step.optimizer import emit_updates, slots
 from aotrain.step.options import StepOptions, check
+from aotrain.step.output import is_zeros
 from aotrain.step.program import EntryFunction, StateTensor, TrainStep
 from aotrain.step.resolve import resolve
 
@@ -31,27 +33,17 @@ def build(model: Model, options: StepOptions | None = None) -> TrainStep:
 
     Raises:
         UsageError: an option that makes no sense, or that does not suit the model (AOT-S00x).
-        UnsupportedModelError: nothing to train (AOT-S001), or a gradient is missing (AOT-G00x).
+        UnsupportedModelError: nothing to train (AOT-S001, AOT-S011), a name that the step needs
+            itself (AOT-S010), a missing gradient (AOT-G00x).
     """
     options = options or StepOptions()
-    loss, problems = None, check(options)
-    if not problems:
-        loss, problems = resolve(model, options.loss)
-    raise_if_any(problems, UsageError)
-    raise_if_any(_check_model(model), UnsupportedModelError)
+    loss, usage = None, check(options)
+    if not usage:
+        loss, usage = resolve(model, options.loss)
+    unsupported = check_model(model)
+    raise_if_any([*usage, *unsupported], UsageError if usage else UnsupportedModelError)
     assert loss
     return _Builder(model, options, loss).build()
-
-
-ROWS = "rows"
-"""The scalar input of `eval`."""
-
-
-def _check_model(model: Model) -> list[Diagnostic]:
-    if any(p.role is Role.TRAINABLE for p in model.parameters):
-        return []
-    hint = "name what to train with --trainable GLOB"
-    return [Diagnostic("AOT-S001", f"model '{model.name}' has no trainable parameter", hint=hint)]
 
 
 class _Builder:
@@ -60,7 +52,9 @@ class _Builder:
     def __init__(self, model: Model, options: StepOptions, loss: Loss) -> None:
         self.model, self.loss, self.optimizer = model, loss, options.optimizer.kind
         self.hyper = options.optimizer.resolved()
-        self.state = _initial_state(model, self.optimizer, options.seed)
+        self.seed = options.seed
+        self.state: list[StateTensor] = []
+        self.notes = list(loss.notes)
         self.origins = dict(model.origins)
         self.weights = [p.name for p in (*model.parameters, *model.buffers)]
         self.trainable = [p.name for p in model.parameters if p.role is Role.TRAINABLE]
@@ -85,20 +79,25 @@ class _Builder:
             hyper=self.hyper,
             origins=self.origins,
             labels=self.loss.classes,
-            notes=self.loss.notes,
+            notes=tuple(self.notes),
         )
 
     def _train(self) -> tuple[EntryFunction, relax.Function]:
         forward, names = self._forward_with_loss()
         wrt = tuple(forward.params[names.index(t)] for t in self.trainable)
         inherited: dict[str, Origin] = {}
-        request = Request(_results(forward)[0], wrt)
+        value = _results(forward)[0]
+        if not isinstance(value, relax.Var):
+            raise self._no_influence()
+        request = Request(value, wrt)
         function = differentiate(forward, [request], origins=self.origins, inherited=inherited)
         self.origins |= inherited
 
         graph = self._graph()
         loss, *rest = graph.inline(function)
-        buffers, gradients = rest[: len(self.model.buffers)], rest[len(self.model.buffers) :]
+        buffers, found = rest[: len(self.model.buffers)], rest[len(self.model.buffers) :]
+        gradients = self._reached(graph, dict(zip(self.trainable, found, strict=True)))
+        self.state = self._initial_state(list(gradients))
         env = dict(zip(names, function.params, strict=True))
         for tensor in self.state:
             if tensor.name not in env:
@@ -109,14 +108,40 @@ class _Builder:
         graph.origin = Origin("Loss", self.loss.kind)
         results = {"loss": _as_float32(graph, loss)}
         graph.origin = Origin("Optimizer", self.optimizer)
-        by_name = dict(zip(self.trainable, gradients, strict=True))
-        new = emit_updates(graph, self.optimizer, env, by_name)
+        new = emit_updates(graph, self.optimizer, env, gradients)
         new |= {b.name: v for b, v in zip(self.model.buffers, buffers, strict=True)}
         new |= _count(graph, env)
         results |= {s.name: new[s.name] for s in self.state if s.name in new}
 
         params = [*(s.name for s in self.state), *self.hyper, *(s.name for s in self.inputs)]
         return self._finish("train", graph, params, env, results)
+
+    def _reached(self, graph: Graph, gradients: dict[str, relax.Expr]) -> dict[str, relax.Expr]:
+        """The gradients but those that are zero since no path leads to the loss.
+
+        Such a parameter stays as it is, without decay, as where PyTorch's `.grad` is None.
+        """
+        lost = [name for name, g in gradients.items() if is_zeros(graph.values.get(g))]
+        if len(lost) == len(gradients):
+            raise self._no_influence()
+        if lost:
+            self.notes.append(f"not trained, for the loss does not depend on it: {', '.join(lost)}")
+        return {name: g for name, g in gradients.items() if name not in lost}
+
+    def _no_influence(self) -> UnsupportedModelError:
+        message = "no trainable parameter has an influence on the loss"
+        where = f"output '{self.loss.fed.name}'"
+        return UnsupportedModelError(Diagnostic("AOT-S011", message, where))
+
+    def _initial_state(self, trained: list[str]) -> list[StateTensor]:
+        """Parameters, buffers, slots, counters, in that order."""
+        tensors = (*self.model.parameters, *self.model.buffers)
+        return [
+            *(StateTensor(p.name, p.role, p.value) for p in tensors),
+            *slots(self.optimizer, [p for p in tensors if p.name in trained]),
+            StateTensor("step", Role.COUNTER, np.zeros((), np.int64)),
+            StateTensor("rng", Role.COUNTER, np.array([self.seed, 0], np.uint32)),
+        ]
 
     def _forward_with_loss(self) -> tuple[relax.Function, list[str]]:
         """model.train with the target as last parameter -> (loss, *new_buffers); its parameters."""
@@ -173,18 +198,6 @@ class _Builder:
     ) -> tuple[EntryFunction, relax.Function]:
         function = graph.finish([env[p] for p in params], list(results.values()), name)
         return EntryFunction(name, tuple(params), tuple(results)), function
-
-
-def _initial_state(model: Model, optimizer: str, seed: int) -> list[StateTensor]:
-    """Parameters, buffers, slots, counters, in that order."""
-    tensors = (*model.parameters, *model.buffers)
-    trainable = [p for p in model.parameters if p.role is Role.TRAINABLE]
-    return [
-        *(StateTensor(p.name, p.role, p.value) for p in tensors),
-        *slots(optimizer, trainable),
-        StateTensor("step", Role.COUNTER, np.zeros((), np.int64)),
-        StateTensor("rng", Role.COUNTER, np.array([seed, 0], np.uint32)),
-    ]
 
 
 def _count(graph: Graph, env: dict[str, relax.Var]) -> dict[str, relax.Expr]:

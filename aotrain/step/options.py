@@ -83,8 +83,9 @@ def check(options: StepOptions) -> list[Diagnostic]:
 def close_match(word: str, known: Iterable[str]) -> str:
     """A hint: the nearest of `known`, and all of them."""
     known = list(known)
-    found = difflib.get_close_matches(word, known, 1)
-    nearest = f"did you mean '{found[0]}'? " if found else ""
+    lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(word.lower(), lower, 1)
+    nearest = f"did you mean '{lower[found[0]]}'? " if found else ""
     return f"{nearest}known: {', '.join(known)}"
 
 

@@ -75,6 +75,11 @@ def affine_axis(values: Values, output: relax.Expr) -> int | None:
         seen = _larger(values, call.args[:2] if name in _KEEP_FEATURES[:2] else call.args[:1])
 
 
+def is_zeros(value: relax.Expr | None) -> bool:
+    """Whether a gradient is the zeros of autodiff, where nothing leads to the value."""
+    return value is not None and _op(value) == "relax.zeros"
+
+
 def shape(expr: relax.Expr) -> tuple[int, ...]:
     """The static shape of a tensor expression."""
     return tuple(int(d) for d in expr.ty.shape)

@@ -96,15 +96,22 @@ class Runner:
         self.step = step
         self.state = {s.name: s.value for s in step.state}
         self.hyper = {n: np.float32(v) for n, v in step.hyper.items()}
-        lowered = relax.transform.LegalizeOps()(step.module)
-        self._vm = relax.VirtualMachine(tvm.compile(lowered, target="llvm"), tvm.cpu())
+        self._machines: dict[str, relax.VirtualMachine] = {}
 
     def __call__(self, entry: str, **inputs: np.ndarray) -> dict[str, np.ndarray]:
         """Outputs of one call; results that are state become the new state."""
         (found,) = [e for e in self.step.entries if e.name == entry]
         values = {**self.state, **self.hyper, **inputs}
         args = [tvm.runtime.tensor(np.asarray(values[p])) for p in found.params]
-        results = dict(zip(found.results, self._vm[entry](*args), strict=True))
+        results = dict(zip(found.results, self._machine(entry)[entry](*args), strict=True))
         arrays = {name: value.numpy() for name, value in results.items()}
         self.state |= {n: v for n, v in arrays.items() if n in self.state}
         return {n: v for n, v in arrays.items() if n not in self.state}
+
+    def _machine(self, entry: str) -> relax.VirtualMachine:
+        """The function `entry`, compiled at its first call."""
+        if entry not in self._machines:
+            module = tvm.IRModule({entry: self.step.module[entry]})
+            built = tvm.compile(relax.transform.LegalizeOps()(module), target="llvm")
+            self._machines[entry] = relax.VirtualMachine(built, tvm.cpu())
+        return self._machines[entry]
