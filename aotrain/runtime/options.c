@@ -41,7 +41,7 @@ static int unknown(const struct option *known, const char *given) {
   }
   char hint[80];
   snprintf(hint, sizeof hint, closest ? "did you mean --%s?" : "aotrun --help lists them", closest);
-  return refuse(EXIT_USAGE, "AOT-U010", hint, "unknown option '%s'", given);
+  return refuse(EXIT_USAGE, "AOT-U002", hint, "unknown option '%s'", given);
 }
 
 static int read_count(const char *name, const char *text, int64_t *to) {
@@ -50,7 +50,7 @@ static int read_count(const char *name, const char *text, int64_t *to) {
   long long value = strtoll(text, &end, 10);
   bool none = strcmp(name, "seed") == 0;
   if (errno || end == text || *end || value < (none ? 0 : 1) || value > INT64_MAX / 2)
-    return refuse(EXIT_USAGE, "AOT-U011", NULL, "--%s takes a whole number%s, not '%s'", name, none ? "" : " above 0", text);
+    return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes a whole number%s, not '%s'", name, none ? "" : " above 0", text);
   *to = value;
   return EXIT_DONE;
 }
@@ -58,8 +58,8 @@ static int read_count(const char *name, const char *text, int64_t *to) {
 static int read_pair(const char *name, char *text, struct pair *pairs, uint32_t *count) {
   char *equals = strchr(text, '=');
   if (!equals || equals == text || !equals[1])
-    return refuse(EXIT_USAGE, "AOT-U012", NULL, "--%s takes name=value, not '%s'", name, text);
-  if (*count == PAIRS_MAX) return refuse(EXIT_USAGE, "AOT-U012", NULL, "--%s more than %d times", name, PAIRS_MAX);
+    return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes name=value, not '%s'", name, text);
+  if (*count == PAIRS_MAX) return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s more than %d times", name, PAIRS_MAX);
   *equals = 0;
   pairs[(*count)++] = (struct pair){text, equals + 1};
   return EXIT_DONE;
@@ -90,13 +90,13 @@ static int apply(struct options *options, const struct option *option, char *val
 
 static int check(const struct options *options) {
   if (!options->model && !options->help)
-    return refuse(EXIT_USAGE, "AOT-U013", "aotrun --help shows the usage", "no artifact given");
+    return refuse(EXIT_USAGE, "AOT-U003", "aotrun --help shows the usage", "no artifact given");
   if (options->epochs && options->steps)
-    return refuse(EXIT_USAGE, "AOT-U014", NULL, "--epochs and --steps exclude each other");
+    return refuse(EXIT_USAGE, "AOT-U005", NULL, "--epochs and --steps exclude each other");
   if (options->save_every && !options->save)
-    return refuse(EXIT_USAGE, "AOT-U014", NULL, "--save-every needs --save, which names the files");
+    return refuse(EXIT_USAGE, "AOT-U005", NULL, "--save-every needs --save, which names the files");
   if (!options->predict != !options->output)
-    return refuse(EXIT_USAGE, "AOT-U014", NULL, "--predict and --output belong together");
+    return refuse(EXIT_USAGE, "AOT-U005", NULL, "--predict and --output belong together");
   return EXIT_DONE;
 }
 
@@ -118,14 +118,14 @@ int options_parse(struct options *options, int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     char *value = NULL;
     if (argv[i][0] != '-' || !argv[i][1]) {
-      if (options->model) return refuse(EXIT_USAGE, "AOT-U013", NULL, "two artifacts given: '%s' and '%s'", options->model, argv[i]);
+      if (options->model) return refuse(EXIT_USAGE, "AOT-U005", NULL, "two artifacts given: '%s' and '%s'", options->model, argv[i]);
       options->model = argv[i];
       continue;
     }
     const struct option *option = find(known, argv[i], &value);
     if (!option) return unknown(known, argv[i] + strspn(argv[i], "-"));
-    if (option->form == FLAG && value) return refuse(EXIT_USAGE, "AOT-U011", NULL, "--%s takes no value", option->name);
-    if (option->form != FLAG && !value && !(value = argv[++i])) return refuse(EXIT_USAGE, "AOT-U011", NULL, "--%s needs a value", option->name);
+    if (option->form == FLAG && value) return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes no value", option->name);
+    if (option->form != FLAG && !value && !(value = argv[++i])) return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s needs a value", option->name);
     int failed = apply(options, option, value);
     if (failed) return failed;
   }

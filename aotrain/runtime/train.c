@@ -78,7 +78,7 @@ static int save_numbered(struct run *run) {
   char *slot = run->kept[run->saved % keep], next[PATH_MAX];
   if (!dot || (slash && dot < slash)) dot = path + strlen(path);
   if (snprintf(next, sizeof next, "%.*s-%08" PRId64 "%s", (int)(dot - path), path, run->step, dot) >= PATH_MAX)
-    return refuse(EXIT_USAGE, "AOT-U014", NULL, "--save: the path is too long");
+    return refuse(EXIT_USAGE, "AOT-U005", NULL, "--save: the path is too long");
   int failed = save(run, next);
   if (failed) return failed;
   if (run->saved++ >= keep) unlink(slot);
@@ -93,7 +93,7 @@ static int resume(struct run *run) {
   if (status) return refuse_model(run->model, status);
   int64_t seed = strtoll(notes[0].value, NULL, 10), rows = strtoll(notes[1].value, NULL, 10);
   if (options->seed >= 0 && *notes[0].value && options->seed != seed)
-    return refuse(EXIT_USAGE, "AOT-U015", "leave --seed away", "%s was trained with seed %" PRId64 ", --seed says %" PRId64, options->resume,
+    return refuse(EXIT_USAGE, "AOT-U009", "leave --seed away", "%s was trained with seed %" PRId64 ", --seed says %" PRId64, options->resume,
                   seed, options->seed);
   if (options->seed < 0) run->seed = seed;
   if (*notes[1].value && rows != run->data.rows)
@@ -116,7 +116,7 @@ static int set_hyper(aot *model, const struct options *options) {
     char *end;
     double value = strtod(options->set[i].value, &end);
     if (*end || !isfinite(value))
-      return refuse(EXIT_USAGE, "AOT-U011", NULL, "%s takes a number, not '%s'", options->set[i].name, options->set[i].value);
+      return refuse(EXIT_USAGE, "AOT-U004", NULL, "%s takes a number, not '%s'", options->set[i].name, options->set[i].value);
     aot_status status = aot_set_hyper(model, options->set[i].name, value);
     if (status) return refuse_model(model, status);
   }
