@@ -103,7 +103,8 @@ def _usage(error: click.UsageError) -> Diagnostic:
 def _option_hint(error: click.NoSuchOption) -> str:
     if error.ctx is None:
         return ""
-    known = [name for p in error.ctx.command.get_params(error.ctx) for name in p.opts]
+    params = error.ctx.command.get_params(error.ctx)
+    known = [name for param in params for name in (*param.opts, *param.secondary_opts)]
     close = closest(error.option_name, known)
     return f"did you mean {' or '.join(close)}?" if close else ""
 
