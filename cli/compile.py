@@ -142,7 +142,8 @@ def command(console: Console, model: Path, output: Path, **options: Any) -> None
 
     def show(phase: Phase) -> None:
         phases.append(phase)
-        console.say(f"{phase.name:<12}{human_seconds(phase.seconds):>10}  {phase.figure}")
+        line = f"{phase.name:<12}{human_seconds(phase.seconds):>10}  {phase.figure}"
+        console.say(line.rstrip())
 
     started = time.perf_counter()
     artifact = aotrain.compile(
