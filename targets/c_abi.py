@@ -78,7 +78,12 @@ def _pointer_params(func: tirx.PrimFunc, aliases: Aliases) -> tirx.PrimFunc:
         tirx.DeclBuffer(buffer, data=pointers[shared.get(i, i)])
         for i, buffer in enumerate(func.params)
     ]
-    body = tirx.SeqStmt([*declared, func.body])
+    offsets = [
+        tirx.Bind(buffer.elem_offset, tirx.const(0, str(buffer.elem_offset.ty.dtype)))
+        for buffer in func.params
+        if isinstance(buffer.elem_offset, tirx.Var)  # te.extern leaves it to the caller
+    ]
+    body = tirx.SeqStmt([*offsets, *declared, func.body])
     result = tirx.PrimFunc(list(pointers.values()), body, ret_type=PrimType("int32"), attrs=None)
     for key, value in func.attrs.items():
         if key != "global_symbol":
@@ -95,7 +100,8 @@ def _place_buffers(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, tuple[int, ...],
     params = list(func.params)
     scratch: list[int] = []
     root: list[tirx.Stmt] = []
-    statements = func.body.seq if isinstance(func.body, tirx.SeqStmt) else [func.body]
+    body = tvm_ffi.structural_map(func.body, (tirx.AttrStmt, _drop_scope))
+    statements = body.seq if isinstance(body, tirx.SeqStmt) else [body]
     for statement in statements:
         if isinstance(statement, tirx.AllocBuffer):
             nbytes = _nbytes(statement.buffer)
@@ -108,6 +114,11 @@ def _place_buffers(func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, tuple[int, ...],
     body = tirx.SeqStmt([body, tirx.stmt.Return(tirx.IntImm("int32", 0))])
     placed = tirx.PrimFunc(params, body, ret_type=func.ret_type, attrs=func.attrs)
     return placed, tuple(scratch), thread_scratch
+
+
+def _drop_scope(statement: tirx.AttrStmt) -> tirx.Stmt:
+    """Without the marks that IR builders leave, which LLVM's generator warns about."""
+    return statement.body if statement.attr_key == "pragma_scope" else statement
 
 
 def _push_task_buffers(root: list[tirx.Stmt]) -> tuple[tirx.Stmt, int]:

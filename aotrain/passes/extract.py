@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
 from tvm.ir.expr import GenericConst
 
 from aotrain.errors import Diagnostic, UnsupportedModelError, raise_if_any
@@ -108,6 +109,9 @@ class _Walk:
             self._no_kernel(name, var)
             return _shape_like(var.ty, lambda _: -1)
         kernel = call.args[0].name_hint
+        if needs_runtime(self.module[kernel]):
+            self._no_kernel(kernel, var)
+            return _shape_like(var.ty, lambda _: -1)
         origin = self.origins.get(kernel) or origin_of(var.name, self.step.origins)
         inputs = _flatten(self._value(call.args[1], None))
 
@@ -125,6 +129,17 @@ class _Walk:
         where = origin_of(var.name, self.step.origins) or f"binding '{var.name}'"
         hint = "run `aotrain check` for the whole model"
         self.problems.append(Diagnostic("AOT-K001", message, where, hint))
+
+
+def needs_runtime(func: tirx.PrimFunc) -> bool:
+    """Whether `func` calls into TVM's own runtime library (sorts do), which no artifact carries."""
+    found: list[bool] = []
+
+    def visit(call: relax.Call) -> None:
+        found.append("call_packed" in getattr(call.op, "name", ""))
+
+    tvm_ffi.structural_walk(func.body, (relax.Call, visit))
+    return any(found)
 
 
 def _flatten(value: Any) -> list[int]:

@@ -33,6 +33,7 @@ def lower(
     legal = {**legalize_views(), **(legalize or {})}
     phases: list[tuple[str, tvm.transform.Pass]] = [
         ("canonicalize", relax.transform.CanonicalizeBindings()),
+        ("scans", relax.backend.DispatchSortScan()),
         ("legalize", relax.transform.LegalizeOps(legal, skip_ops=[RESHAPE])),
         ("pattern", relax.transform.AnnotateTIROpPattern()),
         ("fuse-ops", relax.transform.FuseOps()),

@@ -158,3 +158,17 @@ def test_every_operator_without_a_kernel_is_reported_at_once() -> None:
     with pytest.raises(UnsupportedModelError) as caught:
         lowered(body, ("y", "z"), origins)
     assert [d.where for d in caught.value.diagnostics] == ["Unique node 'u1'", "Unique node 'u2'"]
+
+
+def test_a_kernel_that_needs_the_tvm_runtime_is_no_kernel() -> None:
+    def body(bb, w, v, x):
+        return [bb.emit(relax.op.sort(w, axis=1), "sorted")]
+
+    with pytest.raises(UnsupportedModelError) as caught:
+        lowered(body, ("y",), {"sorted": Origin("TopK", "t")})
+    assert [d.where for d in caught.value.diagnostics] == ["TopK node 't'"]
+
+
+def test_cumulative_sums_have_a_kernel() -> None:
+    found = calls(lowered(lambda bb, w, v, x: [bb.emit(relax.op.cumsum(w, axis=1))], ("y",)))
+    assert len(found) == 1

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 from tvm.script import tirx as T  # noqa: N812
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as B  # noqa: N812
+from tvm.tirx.script.builder.utils import buffer_proxy
 
 from aotrain.errors import UsageError
 from aotrain.targets import c_abi, get
@@ -154,6 +157,35 @@ def test_an_aliased_output_is_written_over_its_input(host: ctypes.CDLL, tmp_path
     x, y = np.arange(33, dtype=np.float32), np.ones(33, np.float32)
     run(host, library, 0, x, y)
     np.testing.assert_array_equal(x, np.arange(33) - 2)
+
+
+def test_a_body_made_with_te_extern(
+    host: ctypes.CDLL, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its buffers have symbolic offsets, and its IR builder leaves a mark that LLVM warns about."""
+
+    def body(ins: list[tirx.Buffer], outs: list[tirx.Buffer]) -> tirx.Stmt:
+        value, out = map(buffer_proxy, (ins[0], outs[0]))
+        with IRBuilder() as builder, B.seq_scope(), B.serial(6) as i:
+            out[i] = value[i] * 2.0
+        return builder.get()
+
+    x = relax.Var("x", relax.TensorType((6,), "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        doubled = bb.emit_te(
+            lambda t: te.extern((6,), [t], body, dtype="float32", name="doubled"),
+            x,
+            primfunc_name_hint="doubled",
+        )
+        bb.emit_func_output(doubled)
+    func = bb.finalize()["doubled"]
+    assert "elem_offset" in str(func)
+    library, _ = build(tmp_path, (func, ()))
+    values, sums = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
+    run(host, library, 0, values, sums)
+    np.testing.assert_array_equal(sums, 2 * values)
+    assert "Warning" not in capfd.readouterr().err
 
 
 def test_several_kernels_keep_their_order(host: ctypes.CDLL, tmp_path: Path) -> None:
