@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,7 +78,8 @@ def _look(model: Model, index: int) -> _Seen:
 def _decide(model: Model, seen: _Seen) -> str:
     """`auto`: cross-entropy for softmax or logits, else MSE; a scalar is the loss itself.
 
-    Logits are [N, C] made by an affine layer, or what it makes in a model of tokens alone.
+    Logits are [N, C] or [N, C, 1, 1] made by an affine layer, or what it makes in a model whose
+    inputs are tokens.
     """
     dims = seen.spec.shape
     if seen.softmax:
@@ -85,7 +87,8 @@ def _decide(model: Model, seen: _Seen) -> str:
     if not dims:
         return "output"
     tokens = all(s.dtype in ("int32", "int64") for s in model.inputs)
-    if seen.affine is not None and dims[seen.affine] > 1 and (len(dims) == 2 or tokens):
+    flat = len(dims) >= 2 and math.prod(dims[2:]) == 1
+    if seen.affine is not None and dims[seen.affine] > 1 and (flat or tokens):
         return "cross-entropy"
     return "mse"
 

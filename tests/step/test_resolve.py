@@ -63,6 +63,7 @@ AUTO = {
     "softmax-opset12": (made(flat_softmax, (2, 4, 1, 1)), "cross-entropy", 1, True),
     "dense": (made(dense, (2, 4)), "cross-entropy", 1, False),
     "pooled": (made(pooled, (2, 4, 3, 3)), "cross-entropy", 1, False),
+    "pooled-4d": (made(conv, (2, 4, 1, 1)), "cross-entropy", 1, False),
     "tokens": (made(dense, (2, 3), "int64"), "cross-entropy", 2, False),
     "image": (made(conv, (2, 4, 3, 3)), "mse", -1, False),
     "sequence": (made(dense, (2, 3, 4)), "mse", -1, False),
