@@ -1,1 +1,1 @@
-"""TODO"""
+"""Kernel schedules, one package per kind of target."""

@@ -1,0 +1,219 @@
+"""A stage that sums products in, what it is as matrix multiplications out.
+
+    C[b, i, j] += A[b, i, k] * B[k, j]                       rows i, lanes j, batch b, depth k
+    Y[n, k, p, q] += X[n, c, p+r, q+s] * W[k, c, r, s]     rows k, lanes (n, p, q), depth (c, r, s)
+
+Every axis has one role. Spatial axes in one factor only are its free axes: those of one factor
+become rows (scalars, broadcast), those of the other lanes (vectors); spatial axes in both are
+batch; reduced axes are depth. Two forms are opened first, by splitting an axis a:
+
+    a // q, a % q with q dividing the extent (groups)         a -> (g, i), a = g q + i
+    (a + c) // s, (a + c) % s (a strided convolution's input gradient, sub-pixel form)
+                                                              one contraction for each residue
+
+Not handled: sums of other products than two factors' (they are left to the reduction rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import tvm_ffi
+from tvm import ir, sym, tirx
+
+from aotrain.schedules.cpu.nest import Axis, Stage, loads, stores, substitute, variables
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """target[place] = sum over depth of scalar x vector, for all batch, rows and lanes.
+
+    scalar and vector are expressions of the axes; place: index of `target`, of batch, rows, lanes.
+    """
+
+    name: str
+    target: tirx.Buffer
+    scalar: tirx.Expr
+    vector: tirx.Expr
+    place: tuple[tirx.Expr, ...]
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    lanes: tuple[Axis, ...]
+    depth: tuple[Axis, ...]
+
+    @property
+    def macs(self) -> int:
+        """Multiplications."""
+        axes = (*self.batch, *self.rows, *self.lanes, *self.depth)
+        return prod(a.extent for a in axes)
+
+    def swapped(self) -> Contraction:
+        """The transposed problem: lanes become rows."""
+        return replace(
+            self, scalar=self.vector, vector=self.scalar, rows=self.lanes, lanes=self.rows
+        )
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A sum of products before its axes have roles."""
+
+    target: tirx.Buffer
+    place: tuple[tirx.Expr, ...]
+    factors: tuple[tirx.Expr, tirx.Expr]
+    axes: tuple[Axis, ...]
+
+
+def match(stage: Stage) -> list[Contraction] | None:
+    """The contractions that `stage` is, one for each residue of its strides; None: it is none."""
+    found = _product(stage)
+    if found is None:
+        return None
+    parts = [_with_roles(stage.name, part) for part in _open(found)]
+    return None if any(p is None for p in parts) else [p for p in parts if p is not None]
+
+
+def _product(stage: Stage) -> _Product | None:
+    store = stage.store
+    if store is None or not stage.reduced or str(store.buffer.dtype) not in ("float32", "float64"):
+        return None
+    if not _starts_at_zero(stage, store) or not isinstance(store.value, tirx.Add):
+        return None
+    old, term = store.value.a, store.value.b
+    if not _is_load_of(old, store):
+        old, term = term, old
+    if not _is_load_of(old, store) or not isinstance(term, tirx.Mul):
+        return None
+    factors = (term.a, term.b)
+    dtype = str(store.buffer.dtype)
+    plain = all(str(f.ty.dtype) == dtype and _is_simple(f, store.buffer) for f in factors)
+    axes = stage.axes or ()
+    return _Product(store.buffer, tuple(store.indices), factors, axes) if plain else None
+
+
+def _is_simple(factor: tirx.Expr, target: tirx.Buffer) -> bool:
+    found = loads(factor)
+    return bool(found) and not any(load.source.same_as(target) for load in found)
+
+
+def _starts_at_zero(stage: Stage, store: tirx.BufferStore) -> bool:
+    starts = stores(stage.init) if stage.init is not None else []
+    if len(starts) != 1 or not starts[0].buffer.same_as(store.buffer):
+        return False
+    value = starts[0].value
+    return isinstance(value, tirx.FloatImm) and value.value == 0
+
+
+def _is_load_of(expr: tirx.Expr, store: tirx.BufferStore) -> bool:
+    found = loads(expr)
+    if len(found) != 1 or not found[0].same_as(expr) or not found[0].source.same_as(store.buffer):
+        return False
+    pairs = zip(found[0].indices, store.indices, strict=True)
+    return all(tvm_ffi.structural_equal(a, b) for a, b in pairs)
+
+
+def _with_roles(name: str, part: _Product) -> Contraction | None:
+    first, second = (variables(f) for f in part.factors)
+    roles: dict[str, list[Axis]] = {"batch": [], "rows": [], "lanes": [], "depth": []}
+    for axis in part.axes:
+        in_first, in_second = axis.var in first, axis.var in second
+        if axis.reduce:
+            roles["depth"].append(axis)
+        elif in_first and not in_second and axis.extent > 1:
+            roles["rows"].append(axis)
+        elif in_second and not in_first and axis.extent > 1:
+            roles["lanes"].append(axis)
+        else:
+            roles["batch"].append(axis)
+    if not roles["rows"] and not roles["lanes"]:
+        return None
+    groups = {key: tuple(axes) for key, axes in roles.items()}
+    return Contraction(name, part.target, *part.factors, part.place, **groups)
+
+
+def _open(found: _Product) -> list[_Product]:
+    """Split the axes whose quotients and remainders hide a product's structure."""
+    for axis in found.axes:
+        if axis.reduce:
+            continue
+        divisions = _divisions(found, axis)
+        moduli = {q for q, _ in divisions}
+        if len(moduli) != 1:
+            continue
+        (q,) = moduli
+        if q > 1 and axis.extent % q == 0 and all(shift == 0 for _, shift in divisions):
+            if q < axis.extent:
+                return _open(_split_groups(found, axis, q))
+        elif 1 < q <= 4:
+            return [p for part in _split_residues(found, axis, q) for p in _open(part)]
+    return [found]
+
+
+def _divisions(found: _Product, axis: Axis) -> set[tuple[int, int]]:
+    """(q, c) for every (axis + c) // q and (axis + c) % q in the factors."""
+    result: set[tuple[int, int]] = set()
+
+    def visit(node: tirx.FloorDiv | tirx.FloorMod) -> None:
+        if variables(node.a) != {axis.var} or not isinstance(node.b, tirx.IntImm):
+            return
+        linear = sym.detect_linear_equation(node.a, [axis.var])
+        if linear and all(isinstance(c, tirx.IntImm) for c in linear) and int(linear[0]) == 1:
+            result.add((int(node.b), int(linear[1])))
+
+    tvm_ffi.structural_walk(list(found.factors), ((tirx.FloorDiv, tirx.FloorMod), visit))
+    return result
+
+
+def _rewritten(found: _Product, axis: Axis, value: tirx.Expr, new: Sequence[Axis]) -> _Product:
+    """`found` with `axis` computed from the axes `new`."""
+    analyzer = sym.Analyzer()
+    for a in new:
+        analyzer.bind(a.var, _range(a.extent))
+    for a in found.axes:
+        if a is not axis:
+            analyzer.bind(a.var, _range(a.extent))
+
+    def at(expr: tirx.Expr) -> tirx.Expr:
+        return _simplify_indices(substitute(expr, {axis.var: value}), analyzer)
+
+    position = found.axes.index(axis)
+    axes = (*found.axes[:position], *new, *found.axes[position + 1 :])
+    place = tuple(analyzer.simplify(substitute(i, {axis.var: value})) for i in found.place)
+    return _Product(found.target, place, (at(found.factors[0]), at(found.factors[1])), axes)
+
+
+def _simplify_indices(expr: tirx.Expr, analyzer: sym.Analyzer) -> tirx.Expr:
+    def simplified(load: ir.TensorLoad) -> ir.TensorLoad:
+        return load.source[tuple(analyzer.simplify(i) for i in load.indices)]
+
+    return tvm_ffi.structural_map(expr, (ir.TensorLoad, simplified))
+
+
+def _range(extent: int) -> ir.Range:
+    return ir.Range(tirx.IntImm("int64", 0), tirx.IntImm("int64", extent))
+
+
+def _split_groups(found: _Product, axis: Axis, q: int) -> _Product:
+    outer = Axis(tirx.Var("g", "int64"), axis.extent // q)
+    inner = Axis(tirx.Var("i", "int64"), q)
+    return _rewritten(found, axis, outer.var * q + inner.var, (outer, inner))
+
+
+def _split_residues(found: _Product, axis: Axis, q: int) -> list[_Product]:
+    parts = []
+    for residue in range(min(q, axis.extent)):
+        inner = Axis(tirx.Var("u", "int64"), -(-(axis.extent - residue) // q))
+        parts.append(_rewritten(found, axis, inner.var * q + residue, (inner,)))
+    return parts
+
+
+def extents(axes: Sequence[Axis]) -> list[int]:
+    """The extents of `axes`."""
+    return [a.extent for a in axes]
+
+
+def names(axes: Sequence[Axis], index: Sequence[tirx.Expr]) -> Mapping[tirx.Var, tirx.Expr]:
+    """Axis variables to values."""
+    return dict(zip([a.var for a in axes], index, strict=True))

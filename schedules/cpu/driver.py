@@ -1,0 +1,168 @@
+"""A fused PrimFunc in, its loops scheduled for a CPU and the name of the leading rule out.
+
+    func -> stages (nest) -> copies inlined, pointwise runs joined (group) -> RULES -> vector_math
+
+Each stage, or group of pointwise stages, is written by the first rule that matches it. A rule takes
+what is left to write and returns the statements, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+from tvm import tirx
+from tvm.target import Target
+
+from aotrain.schedules.cpu import (
+    contraction,
+    fallback,
+    gemm,
+    isa,
+    nest,
+    pointwise,
+    reduction,
+    tile,
+    vector_math,
+)
+from aotrain.schedules.cpu.group import Group, group, inline_copies, is_identity
+
+Part: TypeAlias = nest.Stage | Group
+#: Below these a product is cheaper as a plain reduction.
+MIN_ROWS, MIN_MACS = 3, 2048
+
+
+@dataclass
+class Writer:
+    """The loops written so far; `ahead` are the parts still to come, the next one first."""
+
+    kernel: nest.Kernel
+    isa: isa.Isa
+    ahead: list[Part]
+    statements: list[tirx.Stmt] = field(default_factory=list)
+    scratch: list[tirx.Buffer] = field(default_factory=list)
+
+    def read_later(self, buffer: tirx.Buffer, after: Sequence[Part]) -> bool:
+        """Whether `buffer` is a parameter or read by one of the parts `after`."""
+        if buffer in set(self.kernel.func.params):
+            return True
+        return any(buffer in nest.variables([s.loops for s in _stages(p)]) for p in after)
+
+
+def _stages(part: Part) -> tuple[nest.Stage, ...]:
+    return part.stages if isinstance(part, Group) else (part,)
+
+
+def _contract(part: Part, writer: Writer) -> bool:
+    """Sums of products as packed, register-tiled loops, with the next group as epilogue."""
+    found = contraction.match(part) if isinstance(part, nest.Stage) else None
+    if found is None:
+        return False
+    chosen = [tile.choose(c, writer.isa) for c in found]
+    if any(_is_thin(c) for c, _ in chosen):
+        return False
+    target = found[0].target
+    epilogue = _epilogue(target, writer)
+    if epilogue is not None:
+        writer.ahead.pop(0)
+    keep = epilogue is None or writer.read_later(target, writer.ahead)
+    for c, plan in chosen:
+        kernel = gemm.Gemm(c, plan, epilogue, keep)
+        writer.statements += kernel.emit()
+        writer.scratch += kernel.scratch
+    return True
+
+
+def _is_thin(c: contraction.Contraction) -> bool:
+    rows, lanes = (prod(contraction.extents(a)) for a in (c.rows, c.lanes))
+    return min(rows, lanes) < MIN_ROWS or c.macs < MIN_MACS
+
+
+def _epilogue(target: tirx.Buffer, writer: Writer) -> Group | None:
+    """The next part, where it is a group that reads each element of `target` at that element."""
+    following = writer.ahead[0] if writer.ahead else None
+    if not isinstance(following, Group):
+        return None
+    if following.extents != tuple(int(n) for n in target.shape):
+        return None
+    reads = [
+        (load, stage)
+        for stage in following.stages
+        for load in nest.loads(stage.body)
+        if load.source.same_as(target)
+    ]
+    fits = all(is_identity(load, stage.spatial) for load, stage in reads)
+    return following if reads and fits else None
+
+
+def _reduce(part: Part, writer: Writer) -> bool:
+    """Sums, products, minima, maxima as vectors."""
+    found = reduction.match(part) if isinstance(part, nest.Stage) else None
+    written = reduction.emit(found, writer.isa) if found is not None else None
+    if written is None:
+        return False
+    writer.statements += written[0]
+    writer.scratch += written[1]
+    return True
+
+
+def _map(part: Part, writer: Writer) -> bool:
+    """Pointwise groups as one vector loop."""
+    if not isinstance(part, Group):
+        return False
+    writer.statements.append(pointwise.emit(part, writer.isa))
+    return True
+
+
+def _scalar(part: Part, writer: Writer) -> bool:
+    """Anything, as scalar loops."""
+    assert isinstance(part, nest.Stage)
+    writer.statements.append(fallback.emit(part))
+    return True
+
+
+#: In order of trial; the first that returns True has written the part.
+RULES: list[tuple[str, Callable[[Part, Writer], bool]]] = [
+    ("contraction", _contract),
+    ("reduction", _reduce),
+    ("pointwise", _map),
+    ("fallback", _scalar),
+]
+
+
+def legalize_map(target: Target) -> dict[str, Callable]:
+    """Legalizations for `relax.transform.LegalizeOps` that `schedule` asks for.
+
+    None: the rules read the plain TE bodies of Relax and of `aotrain.ops`.
+    """
+    return {}
+
+
+def schedule(func: tirx.PrimFunc, target: Target) -> tuple[tirx.PrimFunc, str]:
+    """Schedule a PrimFunc out of LegalizeOps, FuseOps and FuseTIR for the CPU `target`.
+
+    Returns the S-TIR PrimFunc and the name of the rule that wrote its costliest part:
+    "contraction", "reduction", "pointwise" or "fallback"; "serial" where the function's form is not
+    understood and it is returned as it came. Signature and attributes stay. Root-level buffers hold what crosses
+    loop nests; buffers inside a parallel loop belong to one task. Results are those of the
+    unscheduled function, but for the order of float sums and the rounding of `vector_math`.
+    """
+    kernel = nest.parse(func)
+    if kernel is None:
+        return func, "serial"
+    kernel = inline_copies(kernel)
+    writer = Writer(kernel, isa.of(target), group(kernel))
+    costs: list[tuple[int, str]] = []
+    while writer.ahead:
+        part = writer.ahead.pop(0)
+        name = next(name for name, rule in RULES if rule(part, writer))
+        costs.append((_cost(part), name))
+    body = [vector_math.rewrite(s) for s in writer.statements]
+    return nest.rebuild(kernel, body, writer.scratch), max(costs)[1]
+
+
+def _cost(part: Part) -> int:
+    """Points of the part's loops."""
+    return sum(prod(a.extent for a in s.axes or ()) for s in _stages(part))

@@ -1,0 +1,164 @@
+"""A contraction and an instruction set in, how to run it out: orientation, register tile, packing.
+
+A small analytic model in cycles of one core; no tuning. What it knows of a core: two loads and one
+to two vector multiply-adds a cycle, multiply-add latency 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+from tvm import ir, tirx
+
+from aotrain.schedules.cpu import affine
+from aotrain.schedules.cpu.contraction import Contraction, extents
+from aotrain.schedules.cpu.isa import Isa
+from aotrain.schedules.cpu.loops import PARALLEL_WORK, TASKS
+from aotrain.schedules.cpu.nest import Axis, loads, variables
+
+#: Cycles to move an element as part of a vector, through a register transpose, or alone.
+VECTOR, TRANSPOSED, SCALAR = 0.15, 0.5, 2.0
+#: Lanes for which a row operand is used before it pays to pack it.
+PACK_ROWS_FROM = 512
+#: Bytes of lane panels that may be packed ahead of the tasks that share them.
+SHARED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a contraction runs.
+
+    height, width: rows and lanes of the register tile; run: neighbours in memory among the lanes of
+    the vector operand, at most a vector; transpose: they are neighbours in depth instead.
+    direct: read the vector operand where it is; shared: pack its panels once, before the tasks;
+    pack_rows: pack the scalar operand. panels, row_tasks: how lanes and rows are cut into tasks.
+    """
+
+    height: int
+    width: int
+    lanes: int
+    run: int
+    transpose: bool
+    direct: bool
+    shared: bool
+    pack_rows: bool
+    row_tasks: int
+    parallel: bool
+
+
+def _last_run(axes: Sequence[Axis], accesses: Sequence[affine.Access]) -> int:
+    """How many neighbouring points of `axes` every access finds in neighbouring memory."""
+    live = [a for a in axes if a.extent > 1]
+    if not live:
+        return 1
+    dims = affine.merge(live, accesses)
+    steps = [affine.strides(access, live) for access in accesses]
+    if not all(row is not None and row[-1] == 1 for row in steps):
+        return 1
+    return 1 << 30 if len(dims) == 1 else prod(a.extent for a in dims[-1])
+
+
+def _vector_run(c: Contraction) -> int:
+    return _last_run(c.lanes, loads(c.vector))
+
+
+def _store_run(c: Contraction) -> int:
+    var = tirx.const(0, str(c.target.dtype))
+    return _last_run(c.lanes, [tirx.BufferStore(c.target, var, list(c.place))])
+
+
+def _cost(c: Contraction, isa: Isa) -> float:
+    """Cycles for `c` in this orientation."""
+    batch, rows, lanes, depth = (prod(extents(a)) for a in (c.batch, c.rows, c.lanes, c.depth))
+    height, width = _tile(rows, lanes, isa)
+    vectors = width // isa.lanes
+    step = max(height * vectors / 2, (height + vectors) / 2, 4)
+    multiply = batch * -(-rows // height) * -(-lanes // width) * depth * step
+    pack = batch * lanes * depth * _pack_cost(c, isa)
+    store = batch * rows * lanes * (VECTOR if _store_run(c) >= isa.lanes else SCALAR)
+    return multiply + pack + store
+
+
+def _pack_cost(c: Contraction, isa: Isa) -> float:
+    run = _vector_run(c)
+    if run >= isa.lanes and _reads_directly(c, isa):
+        return 0.0
+    if run >= 4:
+        return VECTOR * isa.lanes / min(gcd(run, isa.lanes), isa.lanes)
+    return TRANSPOSED if _transposes(c, isa) else SCALAR
+
+
+def _transposes(c: Contraction, isa: Isa) -> bool:
+    return isinstance(c.vector, ir.TensorLoad) and _last_run(c.depth, loads(c.vector)) >= isa.lanes
+
+
+def _reads_directly(c: Contraction, isa: Isa) -> bool:
+    """Whether each panel is used for one tile of rows only and needs no packing."""
+    rows, lanes = prod(extents(c.rows)), prod(extents(c.lanes))
+    return rows <= _tile(rows, lanes, isa)[0] and _vector_run(c) == 1 << 30
+
+
+def _tile(rows: int, lanes: int, isa: Isa) -> tuple[int, int]:
+    """Rows and lanes of the register tile: the cheapest that fits the registers."""
+    best: tuple[float, int, int] | None = None
+    for vectors in (1, 2, 3, 4):
+        if vectors > 1 and (vectors - 1) * isa.lanes >= lanes:
+            continue
+        for height in range(1, 17):
+            if height * vectors > isa.registers - vectors - 2 or height > max(rows, 1):
+                continue
+            cost = _tile_cost(rows, lanes, height, vectors, isa)
+            if best is None or cost < best[0]:
+                best = (cost, height, vectors * isa.lanes)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _tile_cost(rows: int, lanes: int, height: int, vectors: int, isa: Isa) -> float:
+    """Cycles a unit of depth for the whole: full tiles and the remainders, which run smaller."""
+
+    def cycles(h: int, v: int) -> float:
+        # A panel's vectors come from the second-level cache, about one a cycle, partly hidden.
+        return max(h * v / 2, (h + v) / 2, 4.0) + v if h and v else 0.0
+
+    full_rows, rest_rows = divmod(rows, height)
+    full, rest = divmod(-(-lanes // isa.lanes), vectors)
+    total = full * (full_rows * cycles(height, vectors) + cycles(rest_rows, vectors))
+    return total + full_rows * cycles(height, rest) + cycles(rest_rows, rest)
+
+
+def choose(c: Contraction, isa: Isa) -> tuple[Contraction, Plan]:
+    """The cheaper orientation of `c`, and its plan."""
+    best = min((c, c.swapped()), key=lambda o: _cost(o, isa))
+    return best, _plan(best, isa)
+
+
+def _plan(c: Contraction, isa: Isa) -> Plan:
+    batch, rows, lanes, depth = (prod(extents(a)) for a in (c.batch, c.rows, c.lanes, c.depth))
+    height, width = _tile(rows, lanes, isa)
+    panels = -(-lanes // width)
+    run = _vector_run(c)
+    direct = run >= isa.lanes and _reads_directly(c, isa)
+    parallel = c.macs >= PARALLEL_WORK * 4
+    tiles = rows // height
+    few = batch * panels < TASKS and tiles > 1 and parallel
+    shared_bytes = 4 * batch * panels * width * depth
+    row_tasks = min(tiles, -(-TASKS // (batch * panels))) if few else 1
+    return Plan(
+        height=height,
+        width=width,
+        lanes=isa.lanes,
+        run=isa.lanes if run == 1 << 30 else gcd(run, isa.lanes),
+        transpose=run < 4 and _transposes(c, isa),
+        direct=direct,
+        shared=row_tasks > 1 and not direct and shared_bytes <= SHARED_BYTES,
+        pack_rows=batch * lanes > PACK_ROWS_FROM and _same_for_batch(c),
+        row_tasks=row_tasks,
+        parallel=parallel,
+    )
+
+
+def _same_for_batch(c: Contraction) -> bool:
+    return not variables(c.scalar) & {a.var for a in c.batch if a.extent > 1}
