@@ -2,11 +2,11 @@
 
     x [1, 3, 4]  -> Reshape to [1, 12]      x [8, 3, 4] -> Reshape to [8, 12]
 
-Row-major order decides a Reshape: where exactly one dimension of the input differs between the two
-walks, by the factor f = new / old, the dimension of the output that starts at the same place in memory
-grows by f and all others stay. The target of the file is replaced only if it is the same constant in
-both walks, so that a target that was computed from a Shape keeps its own mind. Expand and Concat need
-the batch on a static operand: the dimension that is the batch in the others grows with them.
+Row-major order decides a Reshape: where exactly one dimension of the input differs between the
+two walks, by the factor f = new / old, the dimension of the output that starts at the same place in
+memory grows by f and all others stay. The target of the file is replaced only if it is the same
+constant in both walks, so that a target that was computed from a Shape keeps its own mind.
+Expand and Concat need the batch on a static operand: the dimension that is the batch in the others grows with them.
 """
 
 from __future__ import annotations

@@ -47,6 +47,15 @@ def describe(value: Value) -> str:
     return f"{dtype_of(value)}[{','.join(map(str, shape_of(value)))}]"
 
 
+def _plain(message: str) -> str:
+    """TVM's message without its notation for operators, types and integers."""
+    lines = message.strip().splitlines()
+    text = lines[-1] if lines else message
+    text = re.sub(r"In ir\.Op\(.*support_level=\d+\), ?", "", text)
+    text = re.sub(r"T\.int64\((-?\d+)\)", r"\1", text)
+    return re.sub(r"^\S*Error: ", "", text)
+
+
 class Names:
     """Hands out identifiers that are unique in one function."""
 
@@ -97,8 +106,7 @@ class FunctionBuilder:
         try:
             expr = self._block.normalize(expr)
         except (tvm.error.InternalError, ValueError, TypeError) as error:
-            lines = str(error).strip().splitlines()
-            raise BadShape(f"{origin.op_type}: {lines[-1] if lines else error}") from error
+            raise BadShape(f"{origin.op_type}: {_plain(str(error))}") from error
         var = relax.DataflowVar(self.names.fresh(name), expr.ty)
         self._bindings.append(relax.VarBinding(var, expr))
         self.origins[var.name] = origin

@@ -1,22 +1,24 @@
 """Which static float tensors are parameters: graph in, name -> role out.
 
-A value is *static* if it depends on no graph input (sizes of tensors are static). Every static float
-tensor that feeds a data-dependent node is judged by where it goes in, through operators that only
-move data (Identity, Transpose, Reshape, Gather by constants, ...):
+A value is *static* if it depends on no graph input (sizes of tensors are static). Every static
+float tensor that feeds a data-dependent node is judged by where it goes in, through operators that
+only move data (Identity, Transpose, Reshape, Gather by constants, ...):
 
-strong  weights and biases of Conv, Gemm, MatMul, norms, recurrent layers, PRelu's slope, the table of
-        a Gather: TRAINABLE, wherever the tensor comes from (an initializer, a Constant node, or
+strong  weights and biases of Conv, Gemm, MatMul, norms, recurrent layers, PRelu's slope, the table
+        of a Gather: TRAINABLE, wherever the tensor comes from (an initializer, a Constant node, or
         computed: ConstantOfShape, DequantizeLinear of a stored int8 weight).
 buffer  mean and variance of BatchNormalization: BUFFER (FROZEN with batchnorm="frozen").
-weak    an operand of Add, Sub, Mul, Div, Sum, Concat, Where: TRAINABLE if it is stored (initializer,
-        Constant, ConstantOfShape of a stored shape for Add and Mul), has more than one element, and
+weak    an operand of Add, Sub, Mul, Div, Sum, Concat, Where: TRAINABLE if it is stored
+        (initializer, Constant, ConstantOfShape of a stored shape for Add and Mul), has more than one element, and
         is not a mask, that is, two or more distinct values, all 0, 1 or <= -1e4.
-other   Clip bounds, pad values, Resize scales, quantisation scales, RNN initial states, ...: constant.
+other   Clip bounds, pad values, Resize and quantisation scales, RNN initial states: constant.
 
-Where several positions apply, the first of the list wins; strong with buffer is an error (one tensor
-cannot be trained and be a running statistic). Scalars in arithmetic, such as an epsilon or a
-temperature, stay constants; `trainable` globs override. A parameter that is moved only (a transposed
-weight) stays the stored one, under its own name.
+Where several positions apply, the first of the list wins; strong with buffer is an error (one
+tensor cannot be trained and be a running statistic). Scalars in arithmetic, such as an epsilon or a
+temperature, stay constants; `trainable` globs override. A parameter that is moved only (a
+transposed weight) stays the stored one, under its own name.
+
+A parameter's name is that of a value of the file's graph: an initializer, or a node's output.
 """
 
 from __future__ import annotations

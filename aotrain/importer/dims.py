@@ -18,8 +18,6 @@ from aotrain.importer.options import ImportOptions
 from aotrain.importer.problems import raise_all
 from aotrain.plan import ITEM_BYTES, TensorSpec
 
-Dim = "int | str"  # a size, or a name; "" for neither
-
 
 @dataclass(frozen=True)
 class Inputs:
@@ -57,12 +55,17 @@ def bind(graph: onnx.GraphProto, options: ImportOptions) -> Inputs:
                 )
             )
             continue
-        shapes[value.name] = [
-            d.dim_value if d.HasField("dim_value") else d.dim_param for d in kind.shape.dim
-        ]
+        shapes[value.name] = [_dim(d) for d in kind.shape.dim]
     problems += _unknown_names(shapes, options)
     raise_all(problems)
     return _bind(shapes, dtypes, options)
+
+
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """A size, or a name; "" where the file gives neither (-1 and "?" are some exporters' ways)."""
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value) if dim.dim_value >= 0 else ""
+    return str(dim.dim_param) if any(c.isalnum() for c in dim.dim_param) else ""
 
 
 def _bind(

@@ -51,9 +51,9 @@ class Walk:
 def load(source: Path | str | onnx.ModelProto, options: ImportOptions | None = None) -> Model:
     """Import a model.
 
-    Raises InputError for a broken or incomplete input (missing file, unbound dimension, glob without
-    a match) and UnsupportedModelError for a valid model that we cannot import; each carries every
-    problem found. Opsets 8 to the newest that the installed onnx knows.
+    Raises InputError for a broken or incomplete input (missing file, unbound dimension, glob
+    without a match) and UnsupportedModelError for a valid model that we cannot import; each
+    carries every problem found. Opsets 8 to the newest that the installed onnx knows.
     """
     analysis = _analyse(source, options or ImportOptions())
     adjust = _generaliser(analysis)

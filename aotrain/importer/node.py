@@ -87,7 +87,7 @@ class Node:
         return value
 
     def ints(self, what: str, index: int | None = None) -> list[int] | None:
-        """Integers from attribute `what` or, in later opsets, from input `index`; None if absent."""
+        """Integers from attribute `what` or, in later opsets, input `index`; None if absent."""
         if index is not None and self.has(index):
             return [int(v) for v in self.known(index, what).reshape(-1)]
         value = self.attr(what)

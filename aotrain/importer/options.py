@@ -10,10 +10,10 @@ from typing import Literal
 class ImportOptions:
     """Choices of `load` and `check`.
 
-    `dims` binds named dimensions ("seq": 64), or one dimension of one input ("tokens:1": 64) where
-    the file gives it no name. `batch` is the size of the inputs' first dimension; None keeps a fixed
-    one. `freeze` is applied first, then `trainable`: `freeze=("*",), trainable=("head.*",)` trains a
-    head alone. A statistic of a BatchNormalization that is frozen, or `batchnorm="frozen"`, keeps
+    `dims` binds named dimensions ("seq": 64), or one dimension of one input ("tokens:1": 64)
+    where the file gives it no name. `batch` is the size of the inputs' first dimension; None keeps
+    a fixed one. `freeze` is applied first, then `trainable`: `freeze=("*",),
+    trainable=("head.*",)` trains a head alone. A statistic of a BatchNormalization that is frozen, or `batchnorm="frozen"`, keeps
     the node in its inference form.
     """
 

@@ -27,7 +27,7 @@ BROKEN = frozenset(
 """Codes for which the user's input is at fault; the others are a limit of ours."""
 
 
-class Problem(Exception):
+class Problem(Exception):  # noqa: N818
     """One reason why a node cannot be imported."""
 
     code = "AOT-I007"

@@ -1,7 +1,8 @@
 """A path or ModelProto in, a checked ModelProto with all data loaded and functions inlined out.
 
-Nothing here serialises a whole model: protobuf ends at 2 GB. Files are checked by path, external data
-is read tensor by tensor, and the inliner sees the graph without its initializers.
+Nothing here serialises a whole model: protobuf ends at 2 GB. Files are checked by path, external
+data is read tensor by tensor, and the inliner sees the graph without its initializers.
+Models beyond 2 GB go the same way as small ones with external data.
 """
 
 from __future__ import annotations

@@ -27,17 +27,7 @@ from aotrain.importer.node import Node
 from aotrain.importer.problems import NoConverter, Problem
 from aotrain.plan import Role
 
-RANDOM = frozenset(
-    [
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-        "Multinomial",
-        "Bernoulli",
-    ]
-)
-NEVER_FOLDED = frozenset(["If", "Loop", "Scan", "SequenceMap", "Dropout"])
+NEVER_FOLDED = frozenset({"If", "Loop", "Scan", "SequenceMap", "Dropout"})
 MAX_RECORDED = 1024  # elements: arrays up to it are compared between two batch sizes
 
 
@@ -142,11 +132,10 @@ class Walker:
     def _convert(self, node: Node) -> Sequence[Value]:
         self.adjust(node)
         key = f"{node.proto.domain}::{node.op_type}" if node.proto.domain else node.op_type
-        if node.op_type not in NEVER_FOLDED and node.op_type not in RANDOM:
-            if all(v is None or isinstance(v, np.ndarray | list) for v in node.inputs):
-                folded = _evaluate(node)
-                if folded is not None:
-                    return folded
+        if node.op_type not in NEVER_FOLDED and all(map(_is_known, node.inputs)):
+            folded = _evaluate(node)
+            if folded is not None:
+                return folded
         converter = CONVERTERS.get(key)
         if converter is not None:
             result = converter(node)
@@ -177,10 +166,16 @@ class Walker:
         )
         scope.values.update(dict.fromkeys(body.input))
         scope.values.update(zip(body.input, node.inputs, strict=False))
-        attributes = {a.name: a for a in body.attribute_proto}
+        schema = _schema(node.proto, node.scope.opsets)
+        attributes = {
+            name: a.default_value
+            for name, a in (schema.attributes.items() if schema else ())
+            if a.default_value.name
+        }
+        attributes.update({a.name: a for a in body.attribute_proto})
         attributes.update({a.name: a for a in node.proto.attribute})
         self.graph([_bind(n, attributes) for n in body.node], scope)
-        return [self._healthy(scope.values[name]) for name in body.output]
+        return [self._healthy(scope.values.get(name)) for name in body.output]
 
     @staticmethod
     def _healthy(value: Value | Poison) -> Value:
@@ -208,6 +203,12 @@ class Walker:
 
 class _Reported(Problem):
     """A consequence of a problem that is already in the list."""
+
+
+def _is_known(value: Value) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_known, value))
+    return value is None or isinstance(value, np.ndarray)
 
 
 def _evaluate(node: Node) -> list[Value] | None:

@@ -4,7 +4,7 @@
     batch_norm_grad(dy, x, gamma, mean, var; epsilon)   -> (dx, dgamma, dbeta)
 
 x is [N, C, spatial...] of any rank >= 2; gamma, beta, mean and var are [C]; var is the population
-variance. Both passes over the data are kept apart (mean first, then the mean of squared deviations):
+variance. The passes over the data are kept apart (mean first, then the mean of squared deviations):
 E[x^2] - E[x]^2 loses all digits where the mean is large beside the deviation.
 """
 

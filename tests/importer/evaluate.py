@@ -32,7 +32,7 @@ def call(
     arrays += [p.value for p in (*model.parameters, *model.buffers)]
     if rng is not None:
         arrays.append(np.array(rng, np.uint32))
-    tensors = [tvm.runtime.tensor(np.ascontiguousarray(a)) for a in arrays]
+    tensors = [tvm.runtime.tensor(np.asarray(a, order="C")) for a in arrays]
     return [t.numpy() for t in machine[f"f{index}"](*tensors)]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import numpy as np
 from tvm import relax
 from tvm.relax import op as R  # noqa: N812
 
 from aotrain.importer.node import Converter, Node
-from aotrain.importer.problems import Unsupported
 
 
 def _leaky(n: Node) -> relax.Expr:
@@ -105,16 +106,16 @@ def _softmax(n: Node) -> relax.Expr:
 
 def _hardmax(n: Node) -> relax.Expr:
     def one_hot(x: relax.Expr, axis: int) -> relax.Expr:
-        best = n.emit(R.argmax(x, axis))
-        depth = int(x.ty.shape[axis])
-        return n.emit(R.one_hot(best, 1.0, 0.0, depth, axis))
+        best = n.emit(R.argmax(x, axis, True))
+        shape = [1] * len(x.ty.shape)
+        shape[axis] = int(x.ty.shape[axis])
+        classes = n.builder.constant(np.arange(shape[axis]).reshape(shape))
+        return n.emit(R.astype(n.emit(R.equal(best, classes)), n.dtype()))
 
-    if n.dtype() != "float32":
-        raise Unsupported(f"Hardmax of {n.dtype()} is not supported")
     return _over_axis(n, one_hot)
 
 
-def _over_axis(n: Node, apply) -> relax.Expr:  # type: ignore[no-untyped-def]
+def _over_axis(n: Node, apply: Callable[[relax.Expr, int], relax.Expr]) -> relax.Expr:
     if n.opset >= 13:
         return apply(n.x(0), n.axis(-1))
     axis, shape = n.axis(1), n.shape()

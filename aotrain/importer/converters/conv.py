@@ -1,4 +1,4 @@
-"""Conv and ConvTranspose in, Relax convolutions out: [N, C, spatial...], weights [O, I / groups, ...].
+"""Conv and ConvTranspose in, Relax convolutions out: [N, C, spatial...], [O, I / groups, ...].
 
 One spatial dimension is run as two, the first of size 1: the gradients and schedules of the
 two-dimensional operators then serve both.

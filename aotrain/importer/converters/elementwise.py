@@ -52,11 +52,12 @@ def _power(n: Node) -> relax.Expr:
             return n.emit(R.sqrt(x))
         if value == -1 and n.is_float():
             return n.emit(R.divide(n.scalar(1), x))
-    if n.dtype(1) == n.dtype():
+    if n.dtype(1) == n.dtype() and n.is_float():
         return n.emit(R.power(x, n.x(1)))
-    wide = "float64" if "64" in n.dtype() + n.dtype(1) else "float32"
-    base, exponent = (n.emit(R.astype(v, wide)) for v in (x, n.x(1)))
-    return n.emit(R.astype(n.emit(R.power(base, exponent)), n.dtype()))
+    wide = n.dtype() if n.is_float() else "float64"
+    base, power = (n.emit(R.astype(v, wide)) for v in (x, n.x(1)))
+    y = n.emit(R.power(base, power))
+    return y if n.is_float() else n.emit(R.astype(n.emit(R.round(y)), n.dtype()))
 
 
 def _mod(n: Node) -> relax.Expr:

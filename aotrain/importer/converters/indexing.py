@@ -144,15 +144,8 @@ def _dynamic(n: Node) -> relax.Expr:
     )
 
 
-def _range(n: Node) -> relax.Expr:
-    raise Dynamic("Range: start, limit and delta must be known when compiling")
-
-
-def squeeze_to(n: Node, x: relax.Expr, axis: int) -> relax.Expr:
-    """Drop an axis of size 1 by a reshape."""
-    shape = list(shape_of(x))
-    del shape[axis]
-    return n.emit(R.reshape(x, shape))
+def _sized(n: Node) -> relax.Expr:
+    raise Dynamic(f"{n.op_type}: its inputs give a size and must be known when compiling")
 
 
 TABLE: dict[str, Converter] = {
@@ -169,5 +162,10 @@ TABLE: dict[str, Converter] = {
     "NonZero": _dynamic,
     "Unique": _dynamic,
     "NonMaxSuppression": _dynamic,
-    "Range": _range,
+    "Range": _sized,
+    "ConstantOfShape": _sized,
+    "HannWindow": _sized,
+    "HammingWindow": _sized,
+    "BlackmanWindow": _sized,
+    "MelWeightMatrix": _sized,
 }

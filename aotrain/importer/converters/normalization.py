@@ -89,6 +89,10 @@ def _spread(n: Node, index: int, shape: tuple[int, ...]) -> relax.Expr:
 def _rms_norm(n: Node) -> relax.Expr:
     axis = n.axis(-1)
     axes, shape = list(range(axis, n.rank())), n.shape()[axis:]
+    if axis == 0:  # TVM's lowering needs a dimension that is not reduced
+        square = n.emit(R.mean(n.emit(R.multiply(n.x(0), n.x(0))), axes, True))
+        root = n.emit(R.sqrt(n.emit(R.add(square, n.scalar(_epsilon(n))))))
+        return n.emit(R.multiply(n.emit(R.divide(n.x(0), root)), n.x(1)))
     return n.emit(R.nn.rms_norm(n.x(0), _spread(n, 1, shape), axes, _epsilon(n)))
 
 

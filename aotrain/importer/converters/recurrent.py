@@ -1,6 +1,7 @@
 """LSTM, GRU and RNN in, unrolled Relax matmuls and gates out: T steps, all static.
 
-The input's projection is one matmul for all steps, [T B, I] x [I, G H]; each step adds h x [H, G H].
+The input's projection is one matmul for all steps, [T B, I] x [I, G H]; each step adds
+h x [H, G H].
 """
 
 from __future__ import annotations

@@ -109,6 +109,13 @@ def _cumsum(n: Node) -> relax.Expr:
     return n.emit(R.flip(y, axis)) if n.attr("reverse", 0) else y
 
 
+def _cumprod(n: Node) -> relax.Expr:
+    axis = normal_axis(int(n.known(1, "axis").reshape(())), n.rank())
+    x = n.emit(R.flip(n.x(0), axis)) if n.attr("reverse", 0) else n.x(0)
+    y = n.emit(R.cumprod(x, axis, exclusive=bool(n.attr("exclusive", 0))))
+    return n.emit(R.flip(y, axis)) if n.attr("reverse", 0) else y
+
+
 def _top_k(n: Node) -> tuple[relax.Expr, ...]:
     k = n.ints("k", 1)
     if not k:
@@ -132,5 +139,6 @@ TABLE: dict[str, Converter] = {
     "ArgMax": _arg,
     "ArgMin": _arg,
     "CumSum": _cumsum,
+    "CumProd": _cumprod,
     "TopK": _top_k,
 }

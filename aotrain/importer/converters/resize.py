@@ -1,7 +1,8 @@
 """Resize and Upsample in, gathers and matmuls with constant matrices out, an axis at a time.
 
-Interpolation is linear in the data and separable: along one axis of size I it is a matrix [O, I] with
-a few entries a row. Nearest is a gather. Both have the gradients of the operators they are made of.
+Interpolation is linear in the data and separable: along one axis of size I it is a matrix [O, I]
+with a few entries a row. Nearest is a gather. Both have the gradients of the operators that they
+are made of.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def positions(coordinates: str, scale: float, old: int, new: int) -> np.ndarray:
     """Where each output element lies on the input's axis [new] (ONNX, Resize)."""
     at = np.arange(new, dtype=np.float64)
     if coordinates == "align_corners":
-        return at * (old - 1) / (new - 1) if new > 1 else at * 0
+        return at * (old - 1) / (scale * old - 1) if scale * old != 1 else at * 0
     if coordinates == "asymmetric":
         return at / scale
     if coordinates == "pytorch_half_pixel" and new == 1:

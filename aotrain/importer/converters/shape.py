@@ -91,6 +91,8 @@ def _split(n: Node) -> tuple[relax.Expr, ...]:
         raise BadShape(f"Split of {size} into {sizes} for {count} outputs")
     if count == 1:
         return (n.x(0),)
+    if 0 in sizes:
+        raise Unsupported("Split into an empty part is not supported")
     cuts = [int(c) for c in np.cumsum(sizes)[:-1]]
     parts = n.emit(R.split(n.x(0), cuts, axis))
     return tuple(n.emit(relax.TupleGetItem(parts, i)) for i in range(count))
