@@ -33,7 +33,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Description:
-    """`facts` are single lines; `data` says the same and more for `--json`."""
+    """`facts` are single lines; `data` says the same for `--json`, in numbers."""
 
     kind: str  # "model", "artifact" or "checkpoint"
     facts: tuple[tuple[str, str], ...]
@@ -146,6 +146,9 @@ def describe_model(path: Path) -> Description:
         Section("weights", ("kind", "name", "type", "bytes"), tuple(weights), "lllr"),
     )
     data = {
+        "name": model.graph.name,
+        "producer": f"{model.producer_name} {model.producer_version}".strip(),
+        "nodes": len(model.graph.node),
         "opset": opsets,
         "signature": [{"kind": kind, "name": name, "type": t} for kind, name, t in signature],
         "operators": dict(operators),

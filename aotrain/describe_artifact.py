@@ -105,6 +105,7 @@ def _kernels(plan: Plan) -> Iterable[tuple[str, str, str]]:
 def _data(artifact: Artifact, memory: list[tuple[str, int]]) -> dict[str, Any]:
     plan = artifact.plan
     return {
+        "name": artifact.name,
         "manifest": artifact.manifest,
         "signature": [
             {"entry": entry, "kind": kind, "name": name, "type": type_}

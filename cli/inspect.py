@@ -35,8 +35,7 @@ def command(console: Console, path: Path) -> None:
     blocks = ["\n".join(f"{name.ljust(width)}  {value}" for name, value in found.facts)]
     blocks += [_block(section) for section in found.sections if section.rows]
     console.result("\n\n".join(blocks))
-    facts = {name.replace(" ", "_"): value for name, value in found.facts}
-    console.finish({"kind": found.kind, **facts, **found.data})
+    console.finish({"kind": found.kind, "path": str(path), **found.data})
 
 
 def _block(section: Section) -> str:
