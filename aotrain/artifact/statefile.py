@@ -103,12 +103,20 @@ def load(path: Path) -> Checkpoint:
                 f"this aotrain reads {FORMAT}",
             )
         )
-    crc = metadata.get("aotrain.crc32")
-    if crc and int(crc, 16) != zlib.crc32(raw.replace(crc.encode(), _ZEROS.encode(), 1)):
+    if not _intact(raw, metadata):
         raise InputError(
             Diagnostic("AOT-A020", f"{path} is corrupted: its checksum does not match")
         )
     return Checkpoint(tensors, metadata)
+
+
+def _intact(raw: bytes, metadata: Mapping[str, str]) -> bool:
+    """Whether the checksum fits; another tool's file has none and passes."""
+    crc = metadata.get("aotrain.crc32")
+    if crc is None:
+        return not any(key.startswith("aotrain.") for key in metadata)
+    zeroed = raw.replace(crc.encode(), _ZEROS.encode(), 1)
+    return crc == f"{zlib.crc32(zeroed):08x}"
 
 
 def _mismatch(tensor: Tensor, value: np.ndarray | None) -> Diagnostic | None:

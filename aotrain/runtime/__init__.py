@@ -7,7 +7,7 @@
 Imports no TVM.
 """
 
-from aotrain.runtime.building import Built, build, cache_folder
+from aotrain.runtime.building import SOURCES, Built, build, cache_folder
 from aotrain.runtime.session import Session
 
-__all__ = ["Built", "Session", "build", "cache_folder"]
+__all__ = ["SOURCES", "Built", "Session", "build", "cache_folder"]

@@ -26,7 +26,7 @@ PROGRAM = (
 
 FLAGS = (
     "-std=c11", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-Wall", "-Wextra",
-    "-fvisibility=hidden", "-fno-asynchronous-unwind-tables",
+    "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
     "-ffunction-sections", "-fdata-sections", "-pthread",
 )  # fmt: skip
 SMALL = ("-Os", "-s", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noseparate-code")

@@ -167,7 +167,7 @@ class Session:
     def info(self) -> dict[str, Any]:
         """`aot_info` of aotrun.h: name, threads, block_bytes, step, ..."""
         info = _Info()
-        self._check(self._c.aot_describe(self._handle, ctypes.byref(info)))
+        self._check(self._c.aot_describe(self._open, ctypes.byref(info)))
         values = {name: getattr(info, name) for name, _ in _Info._fields_}
         return {**values, "name": info.name.decode()}
 
@@ -183,14 +183,14 @@ class Session:
         """
         self._feed("train", inputs)
         loss = ctypes.c_float()
-        self._check(self._c.aot_step(self._handle, ctypes.byref(loss)))
+        self._check(self._c.aot_step(self._open, ctypes.byref(loss)))
         return loss.value
 
     def eval(self, rows: int | None = None, **inputs: Any) -> dict[str, float | int]:
         """{"loss"} over the first `rows` rows (None: all); of a classifier "correct", "count"."""
         self._feed("eval", inputs)
         result = _Result()
-        self._check(self._c.aot_eval(self._handle, rows or 0, ctypes.byref(result)))
+        self._check(self._c.aot_eval(self._open, rows or 0, ctypes.byref(result)))
         found: dict[str, float | int] = {"loss": result.loss}
         if result.count >= 0:
             found |= {"correct": result.correct, "count": result.count}
@@ -199,7 +199,7 @@ class Session:
     def predict(self, **inputs: Any) -> dict[str, np.ndarray]:
         """The model's outputs under their ONNX names, as copies."""
         self._feed("predict", inputs)
-        self._check(self._c.aot_predict(self._handle))
+        self._check(self._c.aot_predict(self._open))
         return {name: self._tensors[name].copy() for name in self._entries["predict"][1]}
 
     def view(self, name: str) -> np.ndarray:
@@ -239,17 +239,23 @@ class Session:
     def set(self, **hyper: float) -> None:
         """Set hyperparameters, as in `set(lr=1e-3)`; they stay until they are set again."""
         for name, value in hyper.items():
-            self._check(self._c.aot_set_hyper(self._handle, name.encode(), value))
+            self._check(self._c.aot_set_hyper(self._open, name.encode(), value))
 
     def save(self, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
         """Write a checkpoint atomically. `notes` (key < 32, value < 96 bytes) are its metadata."""
         pairs = [_Note(k.encode(), v.encode()) for k, v in (notes or {}).items()]
         array = (_Note * len(pairs))(*pairs)
-        self._check(self._c.aot_save(self._handle, str(path).encode(), array, len(pairs)))
+        self._check(self._c.aot_save(self._open, str(path).encode(), array, len(pairs)))
 
     def load(self, path: str | Path) -> None:
         """Read a checkpoint; after an error the state is as it was."""
-        self._check(self._c.aot_load(self._handle, str(path).encode(), None, 0))
+        self._check(self._c.aot_load(self._open, str(path).encode(), None, 0))
+
+    @property
+    def _open(self) -> ctypes.c_void_p:
+        if not self._handle:
+            raise UsageError(Diagnostic("AOT-D001", "the session is closed"))
+        return self._handle
 
     def _check(self, status: int) -> None:
         if status == 0:
@@ -266,7 +272,7 @@ class Session:
 
     def _describe(self, index: int) -> str:
         tensor = _Tensor()
-        self._check(self._c.aot_get_tensor(self._handle, index, ctypes.byref(tensor)))
+        self._check(self._c.aot_get_tensor(self._open, index, ctypes.byref(tensor)))
         name, kind = tensor.name.decode(), KINDS[tensor.kind]
         if kind is Kind.TEMP:
             return name
@@ -282,7 +288,7 @@ class Session:
 
     def _entry(self, name: str, by_index: list[str]) -> tuple[list[str], list[str]] | None:
         found = _Signature()
-        if self._c.aot_entry(self._handle, name.encode(), ctypes.byref(found)):
+        if self._c.aot_entry(self._open, name.encode(), ctypes.byref(found)):
             return None
         return (
             [by_index[i] for i in found.inputs[: found.input_count]],

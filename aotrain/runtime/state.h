@@ -14,6 +14,7 @@
 #ifndef AOT_STATE_H
 #define AOT_STATE_H
 
+#define STATE_PREFIX "aotrain."
 #define STATE_FORMAT "1"
 #define STATE_CRC "aotrain.crc32"
 #define STATE_VERSION "aotrain.format"

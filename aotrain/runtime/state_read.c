@@ -16,6 +16,7 @@ struct load {
   uint64_t covered;             /* bytes of the data that a tensor claims */
   uint32_t guess;               /* the tensor that probably comes next */
   char *crc;                    /* where the header holds the checksum */
+  bool ours;                    /* has a key of ours, so it must have the checksum */
   bool apply;                   /* second pass: metadata into the state */
   aot_note *notes;
   size_t note_count;
@@ -155,6 +156,7 @@ static aot_status read_steps(struct load *load, const char *value) {
 static aot_status read_pair(struct load *load, const char *key, const char *value) {
   aot *model = load->model;
   if (strcmp(key, STATE_CRC) == 0) return AOT_OK;
+  if (strncmp(key, STATE_PREFIX, sizeof STATE_PREFIX - 1) == 0) load->ours = true;
   if (strcmp(key, STATE_VERSION) == 0 && strcmp(value, STATE_FORMAT) != 0)
     return aot_fail(model, AOT_NEWER, "%s has format version '%s', this loader reads " STATE_FORMAT, load->path, value);
   if (strcmp(key, STATE_STEP) == 0) return read_steps(load, value);
@@ -217,7 +219,7 @@ static aot_status check_complete(struct load *load) {
 }
 
 static aot_status check_crc(struct load *load) {
-  if (!load->crc) return AOT_OK; /* another tool's file */
+  if (!load->crc) return load->ours ? malformed(load) : AOT_OK; /* another tool's file has none */
   char digits[9] = "";
   memcpy(digits, load->crc, 8);
   memcpy(load->crc, "00000000", 8);
