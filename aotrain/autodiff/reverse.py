@@ -14,7 +14,7 @@ Not handled: control flow, calls of other functions, Tuples within Tuples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,16 @@ from tvm import relax
 
 from aotrain.autodiff import rules  # noqa: F401  fills the table
 from aotrain.autodiff.tape import Step, Tape
-from aotrain.autodiff.vjp import Gradient, NoGradientError, Vjp, dtype, find_rule, is_float, shape
+from aotrain.autodiff.vjp import (
+    Gradient,
+    Gradients,
+    NoGradientError,
+    Vjp,
+    dtype,
+    find_rule,
+    is_float,
+    shape,
+)
 from aotrain.errors import Diagnostic, UnsupportedModelError, UsageError, raise_if_any
 
 if TYPE_CHECKING:
@@ -35,8 +44,8 @@ class Request:
     """Ask for d `value` / d w for every w of `wrt`, in order.
 
     `value`: a float result of the function with one element, or any variable bound in it.
-    `wrt`: parameters or bound variables. A name that an earlier request creates (`d_x`) may be
-    asked for as well, which is how a gradient of a gradient is written in one call.
+    `wrt`: parameters or bound variables. Either may name the gradient of an earlier request, `d_x`
+    for the one by `x` (the latest, where several were asked for): gradients of gradients.
     """
 
     value: str | relax.Var
@@ -93,22 +102,30 @@ def differentiable(call: relax.Call) -> str | None:
     count = len(y.ty.fields) if isinstance(y.ty, tvm.ir.TupleType) else 1
     fields = y.ty.fields if isinstance(y.ty, tvm.ir.TupleType) else [y.ty]
     cotangents = tuple(relax.Var(f"dy{i}", fields[i]) for i in range(count))
+
+    def bind(gradients: Gradients) -> None:
+        for gradient, needed in zip(gradients, need, strict=True):
+            if needed and gradient is not None:
+                parts = gradient if isinstance(gradient, Sequence) else [gradient]
+                for part in parts:
+                    tape.emit(part, "d", {})
+
     try:
-        _pull_back(Vjp(call, y, cotangents, need))
+        _pull_back(Vjp(call, y, cotangents, need), bind)
     except NoGradientError as refusal:
         return str(refusal)
     return None
 
 
-def _pull_back(v: Vjp) -> Sequence[Gradient]:
-    """The rule's gradients; NoGradientError with a reason when there is none."""
+def _pull_back(v: Vjp, bind: Callable[[Gradients], None]) -> None:
+    """Bind the rule's gradients; NoGradientError with a reason when there are none."""
     if not isinstance(v.call.op, tvm.ir.Op):
-        raise NoGradientError("is a call of a function, which is not differentiated")
+        raise NoGradientError("is a function, whose calls are not differentiated", "AOT-G003")
     found = find_rule(v.call.op)
     if found is None:
-        raise NoGradientError("has no gradient rule")
+        raise NoGradientError("has no gradient rule", "AOT-G001")
     try:
-        return found(v)
+        bind(found(v))
     except NoGradientError:
         raise
     except Exception as error:  # whatever a rule, of TVM's or ours, trips over
@@ -129,7 +146,7 @@ class _Sweep:
     ) -> None:
         self.tape, self.value, self.wrt = tape, value, wrt
         self.origins, self.inherited = origins, inherited
-        self.active = {v for v in tape.depending_on(wrt) if is_float(v.ty)}
+        self.active = tape.depending_on(wrt, is_float)
         self.problems: list[Diagnostic] = []
         # variable -> index of the Tuple field (0 for a tensor) -> cotangent so far
         self.cotangents: dict[relax.Var, dict[int, relax.Expr]] = {}
@@ -145,7 +162,9 @@ class _Sweep:
                 before = len(self.tape.steps)
                 self._visit(step)
                 self._inherit(step, before)
-        return {w: self._result(w) for w in self.wrt}
+        found = {w: self._result(w) for w in self.wrt}
+        self.tape.aliases |= {f"d_{w.name}": g for w, g in found.items()}
+        return found
 
     def _visit(self, step: Step) -> None:
         found, value = self.cotangents[step.var], step.value
@@ -172,21 +191,21 @@ class _Sweep:
         cotangents = tuple(found.get(i) for i in range(len(fields)))
         need = tuple(self._needs(a) for a in call.args)
         memo: dict[relax.Expr, relax.Expr] = {}
-        try:
-            gradients = _pull_back(Vjp(call, step.var, cotangents, need))
-            for arg, gradient, needed in zip(call.args, gradients, need, strict=True):
-                if needed and gradient is not None:
-                    self._give(arg, gradient, memo)
-        except NoGradientError as refusal:
-            self._refuse(step, call, str(refusal))
 
-    def _refuse(self, step: Step, call: relax.Call, reason: str) -> None:
+        def bind(gradients: Gradients) -> None:
+            for arg, gradient in zip(call.args, gradients, strict=True):
+                self._give(arg, gradient, memo)
+
+        try:
+            _pull_back(Vjp(call, step.var, cotangents, need), bind)
+        except NoGradientError as refusal:
+            self._refuse(step, call, refusal)
+
+    def _refuse(self, step: Step, call: relax.Call, refusal: NoGradientError) -> None:
         """Report, and go on as if the gradient were zero, to find every problem at once."""
-        name = getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))
-        code = "AOT-G002" if "rule" not in reason or "fails" in reason else "AOT-G001"
-        if not isinstance(call.op, tvm.ir.Op):
-            code = "AOT-G003"
-        self._report(code, step.var, f"{name} {reason}")
+        names = ("name", "name_hint", "global_symbol")
+        name = next((getattr(call.op, n) for n in names if hasattr(call.op, n)), "this")
+        self._report(refusal.code, step.var, f"{name} {refusal}")
         for arg in call.args:
             for leaf in arg.fields if isinstance(arg, relax.Tuple) else [arg]:
                 if self._needs(leaf) and isinstance(leaf.ty, relax.TensorType):
@@ -245,7 +264,7 @@ class _Sweep:
 
 def _find_value(tape: Tape, value: str | relax.Var) -> relax.Var:
     name = value if isinstance(value, str) else value.name
-    var = tape.vars.get(name)
+    var = tape.find(name)
     if var is None:
         message = f"no variable '{name}' to differentiate"
         raise UsageError(Diagnostic("AOT-G004", message))
@@ -258,12 +277,12 @@ def _find_value(tape: Tape, value: str | relax.Var) -> relax.Var:
 
 
 def _exists(tape: Tape, var: relax.Var | str) -> bool:
-    return (var if isinstance(var, str) else var.name) in tape.vars
+    return tape.find(var if isinstance(var, str) else var.name) is not None
 
 
 def _find_wrt(tape: Tape, wrt: relax.Var | str) -> relax.Var:
     name = wrt if isinstance(wrt, str) else wrt.name
-    var = tape.vars.get(name)
+    var = tape.find(name)
     if var is None or not isinstance(var.ty, relax.TensorType) or not is_float(var.ty):
         kind = "no such variable" if var is None else f"not a float tensor: {var.ty}"
         raise UsageError(
@@ -275,6 +294,8 @@ def _find_wrt(tape: Tape, wrt: relax.Var | str) -> relax.Var:
 def _clean(function: relax.Function) -> relax.Function:
     """Drop what no result needs, merge equal calls."""
     module = tvm.IRModule({"main": function})
-    for step in (relax.transform.DeadCodeElimination(), relax.transform.EliminateCommonSubexpr()):
-        module = step(module)
-    return relax.transform.DeadCodeElimination()(module)["main"]
+    drop, merge = (
+        relax.transform.DeadCodeElimination(["main"]),
+        relax.transform.EliminateCommonSubexpr(),
+    )
+    return drop(merge(drop(module)))["main"]

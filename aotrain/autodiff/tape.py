@@ -6,7 +6,7 @@ and a name that no other variable of the function has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -33,12 +33,13 @@ class Tape:
         self.builder = relax.BlockBuilder()
         if isinstance(function.body, relax.SeqExpr):
             for block in function.body.blocks:
-                self.steps += [_step(b) for b in block.bindings]
+                self.steps += [Step(b.var, b.value, b) for b in block.bindings]
             self._body = function.body.body
         else:
             self._body = function.body
         self.vars: dict[str, relax.Var] = {p.name: p for p in function.params}
         self.vars |= {s.var.name: s.var for s in self.steps}
+        self.aliases: dict[str, relax.Var] = {}  # further names, which win
 
     def emit(self, expr: relax.Expr, name: str, memo: Memo) -> relax.Expr:
         """Bind `expr` (nested calls first) to `name`; leaves and Tuples of leaves stay as they are.
@@ -62,6 +63,10 @@ class Tape:
             return expr
         args = [self.emit(a, f"{name}_{_short(a)}", memo) for a in expr.args]
         return self.bind(relax.Call(expr.op, args, expr.attrs, expr.ty_args), name)
+
+    def find(self, name: str) -> relax.Var | None:
+        """The variable of this name, if there is one."""
+        return self.aliases.get(name, self.vars.get(name))
 
     def bind(self, value: relax.Expr, name: str) -> relax.Var:
         """Append `name = value` under a fresh name; `value` has leaves as arguments only."""
@@ -97,11 +102,13 @@ class Tape:
         old = self.function
         return relax.Function(old.params, body, value.ty, old.is_pure, old.attrs)
 
-    def depending_on(self, sources: Iterable[relax.Var]) -> set[relax.Var]:
-        """Every variable that a path of uses leads to from `sources`, themselves included."""
+    def depending_on(
+        self, sources: Iterable[relax.Var], carries: Callable[[relax.Type], bool]
+    ) -> set[relax.Var]:
+        """Every variable that uses lead to from `sources`, through types that `carries` accepts."""
         reached = set(sources)
         for step in self.steps:
-            if any(leaf in reached for leaf in leaves(step.value)):
+            if carries(step.var.ty) and any(leaf in reached for leaf in leaves(step.value)):
                 reached.add(step.var)
         return reached
 
@@ -119,12 +126,6 @@ def leaves(value: relax.Expr) -> list[relax.Var]:
     if isinstance(value, relax.If):
         return list(relax.analysis.free_vars(value))
     return []
-
-
-def _step(binding: relax.Binding) -> Step:
-    if isinstance(binding, relax.MatchCast):
-        return Step(binding.var, binding.value, binding)
-    return Step(binding.var, binding.value, binding)
 
 
 def _short(expr: relax.Expr) -> str:

@@ -26,10 +26,15 @@ Gradients = Sequence[Gradient]
 Rule = Callable[["Vjp"], Gradients]
 
 RULES: dict[str, Rule] = {}
+ZERO: set[str] = set()  # of those, the ones whose gradient is zero everywhere
 
 
 class NoGradientError(Exception):
     """A rule's refusal: what it cannot differentiate, as the end of "<op> ... "."""
+
+    def __init__(self, reason: str, code: str = "AOT-G002") -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,8 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 def zero_gradient(*names: str) -> None:
     """Register operators whose derivative is zero, or does not exist, everywhere."""
-    for name in names:
-        rule(name)(lambda v: [None] * len(v.args))
+    ZERO.update(names)
+    rule(*names)(lambda v: [None] * len(v.args))
 
 
 def find_rule(op: Op) -> Rule | None:

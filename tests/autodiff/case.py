@@ -21,9 +21,9 @@ Input = tuple[int, ...] | np.ndarray
 class Case:
     """`relax(R, *inputs)` and `torch(T, *inputs)` build y (a tensor or a tuple of them).
 
-    `inputs` are shapes (normal numbers), ranges of numbers via `uniform`, or arrays; float inputs are
-    differentiated. `differences=False`: not checked by central differences (a tie, where a
-    subgradient is chosen, or float32). `torch=None`: not checked against PyTorch, which lacks the operator.
+    `inputs` are shapes (normal numbers) or arrays; float inputs are differentiated.
+    `differences=False`: not checked by central differences (a tie, where a subgradient is chosen,
+    or float32). `torch=None`: not checked against PyTorch, which lacks the operator.
     """
 
     name: str

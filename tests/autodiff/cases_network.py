@@ -67,6 +67,7 @@ CONV = [
     _conv_transpose(2, (1, 4, 3, 3), (4, 1, 2, 2), 2, 0, 0, groups=2),
     _conv_transpose(2, (1, 2, 3, 4), (2, 2, 3, 3), 1, 0, 0, dilation=2),
     _conv_transpose(1, (1, 2, 5), (2, 3, 4), 3, 1, 2),
+    _conv_transpose(3, (1, 2, 2, 3, 2), (2, 1, 2, 1, 2), 2, 0, 1),
 ]
 
 

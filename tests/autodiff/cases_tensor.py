@@ -135,6 +135,24 @@ MOVE = [
         ((2, 3, 4),),
     ),
     Case(
+        "collapse_sum_like",
+        lambda r, x: r.op.collapse_sum_like(x, r.op.zeros((3, 1), "float64")),
+        lambda t, x: x.sum_to_size(3, 1),
+        ((2, 3, 4),),
+    ),
+    Case(
+        "layout_transform",
+        lambda r, x: r.op.layout_transform(x, lambda i, j: (j // 2, i, j % 2)),
+        lambda t, x: x.reshape(3, 2, 2).permute(1, 0, 2),
+        ((3, 4),),
+    ),
+    Case(
+        "slice_scatter",
+        lambda r, x, u: r.op.slice_scatter(x, u, 1, 6, 2, axis=0),
+        lambda t, x, u: t.slice_scatter(x, u, 0, 1, 6, 2),
+        ((7, 2), (3, 2)),
+    ),
+    Case(
         "concat",
         lambda r, a, b, c: r.op.concat([a, b, c], -1),
         lambda t, a, b, c: t.cat([a, b, c], -1),

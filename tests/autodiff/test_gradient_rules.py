@@ -12,11 +12,14 @@ import tvm
 from tvm import relax
 
 from aotrain.autodiff import Request, differentiate
-from tests.autodiff import cases_elementwise, cases_network, cases_tensor
+from aotrain.autodiff.vjp import RULES, ZERO
+from tests.autodiff import cases_elementwise, cases_network, cases_own, cases_tensor
 from tests.autodiff.case import Case
 from tests.autodiff.evaluate import compile_functions
 
-FAMILIES = cases_elementwise.FAMILIES | cases_tensor.FAMILIES | cases_network.FAMILIES
+FAMILIES = (
+    cases_elementwise.FAMILIES | cases_tensor.FAMILIES | cases_network.FAMILIES | cases_own.FAMILIES
+)
 CASES = [(family, i) for family, cases in FAMILIES.items() for i in range(len(cases))]
 IDS = [FAMILIES[f][i].name for f, i in CASES]
 GOLDEN = Path(__file__).with_name("golden")
@@ -66,6 +69,7 @@ def golden(family: str) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(("family", "index"), CASES, ids=IDS)
 def test_gradient(family: str, index: int) -> None:
     case = FAMILIES[family][index]
+    assert case.torch or case.differences, "checks nothing"
     arrays = case.arrays()
     run = compiled(family)[f"f{index}"]
     value, *gradients = run(arrays)
@@ -104,3 +108,21 @@ def differences(run: Any, arrays: list[np.ndarray], which: int, step: float = 1e
         far = value(i, 2 * step) - value(i, -2 * step)
         result[i] = (8 * near - far) / (12 * step)
     return result.reshape(x.shape)
+
+
+def test_every_rule_has_a_case() -> None:
+    used: set[str] = set()
+    for family, index in CASES:
+        case = FAMILIES[family][index]
+        params = [
+            relax.Var(f"x{i}", relax.TensorType(a.shape, a.dtype.name))
+            for i, a in enumerate(case.arrays())
+        ]
+        builder = relax.BlockBuilder()
+        with builder.function("main", params):
+            builder.emit_func_output(_weighted_sum(case, builder, params))
+        for binding in builder.get()["main"].body.blocks[0].bindings:
+            if isinstance(binding.value, relax.Call):
+                used.add(binding.value.op.name)
+    rules = {n for n, r in RULES.items() if r.__module__.startswith("aotrain.autodiff.rules")}
+    assert rules - ZERO - used == set()

@@ -12,6 +12,8 @@ op = relax.op
 zero_gradient(
     *(f"relax.{name}" for name in ("equal", "not_equal", "less", "less_equal", "greater")),
     *("relax.greater_equal", "relax.isnan", "relax.isinf", "relax.isfinite"),
+    *(f"relax.{kind}_{name}" for kind in ("bitwise", "logical") for name in ("and", "or", "xor")),
+    *("relax.left_shift", "relax.right_shift"),
 )
 
 

@@ -7,11 +7,9 @@ from tvm import relax
 
 from aotrain.autodiff.vjp import (
     Gradients,
-    NoGradientError,
     Vjp,
     const,
     dtype,
-    is_float,
     rule,
     zero_gradient,
 )
@@ -19,6 +17,8 @@ from aotrain.autodiff.vjp import (
 op = relax.op
 
 zero_gradient("relax.floor", "relax.ceil", "relax.round", "relax.trunc", "relax.sign")
+zero_gradient("relax.arange", "relax.eye", "relax.eye_like", "relax.full", "relax.hamming_window")
+zero_gradient("relax.ones", "relax.zeros", "relax.bitwise_not", "relax.logical_not")
 zero_gradient("relax.floor_divide", "relax.zeros_like", "relax.ones_like", "relax.full_like")
 
 
@@ -141,6 +141,4 @@ def _clip(v: Vjp) -> Gradients:
 
 @rule("relax.astype")
 def _astype(v: Vjp) -> Gradients:
-    if not is_float(v.x.ty):
-        raise NoGradientError("converts from a type without gradients")
     return [op.astype(v.dy, dtype(v.x))]
