@@ -13,6 +13,7 @@ their terms are, float32. Reductions are Relax, written by `aotrain.step.loss`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -74,11 +75,14 @@ class Classes:
 
 
 def _label_weight(y: Any, weight: te.Tensor, ignore_index: int) -> Any:
-    """w[y] of one label; 0 where it is ignored, NaN where it is no class."""
+    """w[y] of one label; 0 where it is ignored, NaN where it is no class.
+
+    The load is guarded by `if_then_else`: `Select` evaluates both sides, and TVM simplifies each
+    under its condition, so that a clamp of the index would be dropped there.
+    """
     (count,), dtype = dims(weight), str(weight.dtype)
-    nan = te.log(tirx.const(-1, dtype))  # a call, since TVM's C generator prints no NaN constant
-    inside = weight[_clamp(y, count)]
-    known = tirx.Select(tirx.all(y >= 0, y < count), inside, nan)
+    inside = tirx.all(y >= 0, y < count)
+    known = tirx.if_then_else(inside, weight[_clamp(y, count)], tirx.const(math.nan, dtype))
     return tirx.Select(y == ignore_index, tirx.const(0, dtype), known)
 
 
@@ -94,20 +98,24 @@ def _legalize_cross_entropy(bb: relax.BlockBuilder, call: relax.Call) -> relax.E
         k = Classes(x, call.attrs)
         top, total = k.softmax_parts()
 
-        def nll(*i: Any) -> Any:
-            y = labels[i]
-            distance = top[i] - k.logit(i, k.clamp(y)) + te.log(total[i])
-            return _label_weight(y, weight, k.ignore) * distance
+        log_total = te.compute(k.rest, lambda *i: te.log(total[i]), name="log_total")
+
+        def nll(i: tuple) -> Any:
+            distance = top[i] - k.logit(i, k.clamp(labels[i])) + log_total[i]
+            return _label_weight(labels[i], weight, k.ignore) * distance
+
+        def counted(i: tuple, value: Any) -> Any:
+            """0 where the label is ignored, even if the logits are not finite there."""
+            return tirx.if_then_else(labels[i] == k.ignore, tirx.const(0, k.dtype), value)
 
         if not smoothing:
-            return te.compute(k.rest, nll, name="terms")
+            return te.compute(k.rest, lambda *i: counted(i, nll(i)), name="terms")
         each = k.reduce(te.sum, "spread", lambda i, c: weight[c] * (top[i] - k.logit(i, c)))
         all_weights = _total(weight)
 
         def smooth(*i: Any) -> Any:
-            spread = each[i] + all_weights[()] * te.log(total[i])
-            mixed = (1 - smoothing) * nll(*i) + smoothing / k.count * spread
-            return tirx.Select(labels[i] == k.ignore, tirx.const(0, k.dtype), mixed)
+            spread = each[i] + all_weights[()] * log_total[i]
+            return counted(i, (1 - smoothing) * nll(i) + smoothing / k.count * spread)
 
         return te.compute(k.rest, smooth, name="terms")
 

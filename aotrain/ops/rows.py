@@ -39,11 +39,11 @@ first_rows = define(
 def _legalize_correct(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     def correct(x: te.Tensor, labels: te.Tensor) -> te.Tensor:
         k = Classes(x, call.attrs)
+        label = te.compute(k.rest, lambda *i: k.logit(i, k.clamp(labels[i])), name="label")
 
         def wins_against(i: tuple, c: Any) -> Any:
             """1 where the label's logit wins against class c; no comparison holds for a NaN."""
-            y, other = labels[i], k.logit(i, c)
-            mine = k.logit(i, k.clamp(y))
+            y, mine, other = labels[i], label[i], k.logit(i, c)
             wins = tirx.any(tirx.all(c < y, mine > other), tirx.all(c >= y, mine >= other))
             return tirx.Select(wins, tirx.const(1, "int32"), tirx.const(0, "int32"))
 

@@ -5,15 +5,17 @@ Their values are compared with PyTorch's in tests/step/test_loss.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax
 
 from aotrain.autodiff import Request, differentiate
 from aotrain.ops import loss, pointwise_loss
-from tests.ops.kernel import evaluate, function, runner
+from tests.ops.kernel import evaluate, function, prim_func, runner
 
 RNG = np.random.default_rng(3)
 
@@ -95,6 +97,33 @@ def test_ignored_position_has_no_gradient_even_if_the_cotangent_is_infinite() ->
     attrs = {"axis": 1, "ignore_index": -100, "label_smoothing": 0.1}
     (gradient,) = evaluate(lambda *a: loss.cross_entropy_grad(*a, **attrs), *arrays)
     np.testing.assert_array_equal(gradient, np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_ignored_position_is_0_even_if_its_logits_are_nan(smoothing: float) -> None:
+    logits = np.array([[np.nan, 0, 1], [0, 0, 0]], np.float32)
+    arrays = [logits, np.array([-100, 1]), np.ones(3, np.float32)]
+    emit = cross_entropy(label_smoothing=smoothing)
+    (terms,) = evaluate(emit, *arrays)
+    np.testing.assert_allclose(terms, [0, np.log(3)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, None])
+def test_a_gather_by_label_is_guarded_after_simplification(smoothing: float | None) -> None:
+    """TVM drops the clamp of an index under a condition that implies it, and a `Select` evaluates
+    both sides all the same: a label of -100 would be read as an index."""
+    emit, arrays = cross_entropy(label_smoothing=smoothing), [np.zeros((4, 3), np.float32)]
+    if smoothing is None:
+        emit, arrays = (lambda *a: loss.label_weight(*a, ignore_index=-100)), []
+    arrays += [np.zeros(4, np.int64), np.ones(3, np.float32)]
+    module = tvm.IRModule({"main": prim_func(emit, *arrays)})
+    (store,) = re.findall(
+        r"\n +(?:terms|weights)\[[^=\n]*\] = (.*)", str(tvm.tirx.transform.StmtSimplify()(module))
+    )
+    weight = f"a{len(arrays) - 1}["
+    before, _, _ = store.partition(weight)
+    assert store.count(weight) == 1
+    assert before.rpartition("T.if_then_else(")[2].startswith("T.int64(0) <= ")
 
 
 @pytest.mark.parametrize("size", [1e4, 1e38])
