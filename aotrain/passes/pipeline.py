@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.target import Target
 
 from aotrain.passes.extract import extract
+from aotrain.passes.fold_transposes import FoldTransposes
 from aotrain.passes.graph import KernelGraph
 from aotrain.passes.names import group_origins
 from aotrain.passes.views import RESHAPE, legalize_views
@@ -33,6 +34,8 @@ def lower(
     legal = {**legalize_views(), **(legalize or {})}
     phases: list[tuple[str, tvm.transform.Pass]] = [
         ("canonicalize", relax.transform.CanonicalizeBindings()),
+        ("fold-transposes", FoldTransposes()),
+        ("dead-code", relax.transform.DeadCodeElimination([e.name for e in step.entries])),
         ("scans", relax.backend.DispatchSortScan()),
         ("legalize", relax.transform.LegalizeOps(legal, skip_ops=[RESHAPE])),
         ("pattern", relax.transform.AnnotateTIROpPattern()),

@@ -69,7 +69,7 @@ def test_an_update_waits_for_the_readers_of_the_old_value() -> None:
         return [old, new]
 
     found = calls(lowered(body, ("y", "w")))
-    reader = next(i for i, call in enumerate(found) if "(w, *" in call)
+    reader = next(i for i, call in enumerate(found) if "w, *y)" in call)
     assert reader < found.index("add(*w, x)")
 
 
