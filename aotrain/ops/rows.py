@@ -15,6 +15,11 @@ from aotrain.ops.loss import Classes, call_te, dims
 from aotrain.ops.registry import define
 
 
+def _flag(condition: Any) -> Any:
+    """1 or 0. A cast would do, but TVM's LLVM generator refuses to bind a vector of it."""
+    return tirx.Select(condition, tirx.const(1, "int32"), tirx.const(0, "int32"))
+
+
 def _legalize_first_rows(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     repeat = int(call.attrs["repeat"])
 
@@ -45,12 +50,12 @@ def _legalize_correct(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
             """1 where the label's logit wins against class c; no comparison holds for a NaN."""
             y, mine, other = labels[i], label[i], k.logit(i, c)
             wins = tirx.any(tirx.all(c < y, mine > other), tirx.all(c >= y, mine >= other))
-            return tirx.Select(wins, tirx.const(1, "int32"), tirx.const(0, "int32"))
+            return _flag(wins)
 
         wins = k.reduce(te.sum, "wins", wins_against)
         return te.compute(
             k.rest,
-            lambda *i: tirx.all(wins[i] == k.count, labels[i] != k.ignore).astype("int32"),
+            lambda *i: _flag(tirx.all(wins[i] == k.count, labels[i] != k.ignore)),
             name="correct",
         )
 
@@ -69,9 +74,7 @@ def _legalize_counted(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     ignore = int(call.attrs["ignore_index"])
 
     def counted(labels: te.Tensor) -> te.Tensor:
-        return te.compute(
-            dims(labels), lambda *i: (labels[i] != ignore).astype("int32"), name="counted"
-        )
+        return te.compute(dims(labels), lambda *i: _flag(labels[i] != ignore), name="counted")
 
     return call_te(bb, call, counted)
 
