@@ -85,11 +85,18 @@ def check(
     report on: a missing or broken file, a dimension without a size, a glob that matches nothing.
     """
     from aotrain import importer, passes, step, targets
+    from aotrain.compiler import DEFAULT_BATCH
     from aotrain.importer import ImportOptions
     from aotrain.step.options import LossOptions, StepOptions
 
     chosen = targets.get(target)
-    options = ImportOptions(dict(dims or {}), batch, tuple(trainable), tuple(freeze))
+    options = ImportOptions(
+        dims=dict(dims or {}),
+        batch=batch,
+        default_batch=DEFAULT_BATCH,
+        trainable=tuple(trainable),
+        freeze=tuple(freeze),
+    )
     found = importer.check(Path(model), options)
     nodes = tuple(
         NodeReport(r.node, r.op_type, r.shapes, r.importable, reasons=_import_reason(r))

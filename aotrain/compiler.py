@@ -164,6 +164,7 @@ def _import(
     options = ImportOptions(
         dims=dict(dims),
         batch=batch,
+        default_batch=DEFAULT_BATCH,
         trainable=tuple(trainable),
         freeze=tuple(freeze),
         batchnorm=batchnorm,

@@ -108,6 +108,8 @@ def _wanted_batch(batch: int | str | None, name: str | None, options: ImportOpti
         return options.dims[name]
     if options.batch is not None:
         return options.batch
+    if options.default_batch is not None and (batch == 1 or isinstance(batch, str)):
+        return options.default_batch
     return batch if isinstance(batch, int) else None
 
 
