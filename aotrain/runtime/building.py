@@ -67,21 +67,25 @@ def build(target_triple: str | None = None) -> Built:
 
 def compile_into(folder: Path, compiler: toolchain.Compiler, flags: tuple[str, ...]) -> Built:
     """Compile both into `folder`, without the cache; `flags` choose optimisation and checks."""
-    library = [f"{name}.c" for name in LIBRARY]
-    program = library + [f"{name}.c" for name in PROGRAM]
-    common = [*FLAGS, *flags]
     built = Built(folder / "aotrun", folder / "libaotrun.so")
-    # Relative source paths: the result must not depend on where the package is installed.
-    toolchain.build(
-        compiler, [*common, "-fPIE", "-pie", *program, *LIBRARIES], built.aotrun, SOURCES
-    )
-    toolchain.build(
-        compiler,
-        [*common, "-shared", "-fPIC", "-Wl,-soname,libaotrun.so", *library, *LIBRARIES],
-        built.library,
-        SOURCES,
-    )
+    program = (*LIBRARY, *PROGRAM)
+    _compile(built.aotrun, compiler, program, ("-fPIE", "-pie", *flags))
+    compile_library(built.library, compiler, flags)
     return built
+
+
+def compile_library(out: Path, compiler: toolchain.Compiler, flags: tuple[str, ...]) -> None:
+    """Compile libaotrun.so alone, as `out`."""
+    shared = ("-shared", "-fPIC", "-Wl,-soname,libaotrun.so")
+    _compile(out, compiler, LIBRARY, (*shared, *flags))
+
+
+def _compile(
+    out: Path, compiler: toolchain.Compiler, names: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
+    # Relative source paths: the result must not depend on where the package is installed.
+    sources = [f"{name}.c" for name in names]
+    toolchain.build(compiler, [*FLAGS, *flags, *sources, *LIBRARIES], out, SOURCES)
 
 
 def cache_folder() -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -38,6 +37,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_round_trip(toy_artifact: Path) -> None:
     assert {path.name for path in toy_artifact.iterdir()} == FILES
     found = artifact.read(toy_artifact)
@@ -65,9 +68,8 @@ def test_manifest_is_readable(toy_artifact: Path) -> None:
 def test_same_input_same_bytes(toy_artifact: Path, tmp_path: Path) -> None:
     for name in ("one.aot", "two.aot"):
         write(tmp_path / name, toy_artifact)
-    assert (
-        contents(tmp_path / "one.aot") == contents(tmp_path / "two.aot") == contents(toy_artifact)
-    )
+    assert contents(tmp_path / "one.aot") == contents(tmp_path / "two.aot")
+    assert contents(tmp_path / "one.aot") == contents(toy_artifact)
 
 
 def test_a_copy_runs_by_itself(toy_artifact: Path, tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_never_overwritten_unasked(toy_artifact: Path, tmp_path: Path) -> None:
     assert contents(folder) == old
     write(folder, toy_artifact, force=True)
     assert contents(folder) == contents(toy_artifact)
-    assert os.listdir(tmp_path) == ["m.aot"]
+    assert names(tmp_path) == ["m.aot"]
 
 
 def test_force_replaces_artifacts_only(toy_artifact: Path, tmp_path: Path) -> None:
@@ -112,11 +114,11 @@ def test_disk_full_leaves_nothing_half_written(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # below libaotrun.so
     try:
-        with pytest.raises(InputError, match="AOT-A002.*File too large"):
+        with pytest.raises(InputError, match=r"AOT-A002.*File too large"):
             write(folder, toy_artifact, force=force)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert os.listdir(tmp_path) == (["m.aot"] if force else [])
+    assert names(tmp_path) == (["m.aot"] if force else [])
     assert not force or contents(folder) == old
 
 
@@ -134,8 +136,11 @@ def test_state_must_fit_the_plan(toy_artifact: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])
+DAMAGES = [(name, how) for name in sorted(FILES) for how in ("truncated", "flipped", "missing")]
+DAMAGES.remove(("manifest.json", "flipped"))  # a changed letter of a readable file may be an edit
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGES)
 def test_damaged_artifacts_are_refused(
     toy_artifact: Path, tmp_path: Path, name: str, damage: str
 ) -> None:
@@ -145,10 +150,8 @@ def test_damaged_artifacts_are_refused(
         (copy / name).unlink()
     elif damage == "truncated":
         (copy / name).write_bytes(raw[: len(raw) // 2])
-    elif name != "manifest.json":  # a flipped letter of a readable file may be a valid edit
-        (copy / name).write_bytes(raw[:40] + bytes([raw[40] ^ 1]) + raw[41:])
     else:
-        return
+        (copy / name).write_bytes(raw[:40] + bytes([raw[40] ^ 1]) + raw[41:])
     with pytest.raises(InputError, match=f"AOT-A010.*{name}"):
         artifact.read(copy)
 
