@@ -145,9 +145,9 @@ def schedule(func: tirx.PrimFunc, target: Target) -> tuple[tirx.PrimFunc, str]:
 
     Returns the S-TIR PrimFunc and the name of the rule that wrote its costliest part:
     "contraction", "reduction", "pointwise" or "fallback"; "serial" where the function's form is not
-    understood and it is returned as it came. Signature and attributes stay. Root-level buffers hold what crosses
-    loop nests; buffers inside a parallel loop belong to one task. Results are those of the
-    unscheduled function, but for the order of float sums and the rounding of `vector_math`.
+    understood and it is returned as it came. Signature and attributes stay. Root-level buffers hold
+    what crosses loop nests; buffers inside a parallel loop belong to one task. Results are those of
+    the unscheduled function, but for the order of float sums and the rounding of `vector_math`.
     """
     kernel = nest.parse(func)
     if kernel is None:

@@ -47,14 +47,18 @@ from aotrain.schedules.cpu.nest import (
 Comparison = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 #: Segments of the innermost axis beyond which a scalar loop is better.
 MAX_SEGMENTS = 6
-_VECTOR_NAMES = (
+#: Calls that TVM and LLVM vectorise, or that vector_math replaces by what they do.
+VECTOR_CALLS = {
     *("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "fabs", "pow", "log2", "log10"),
     *("log1p", "exp2", "sin", "cos", "fma", "floor", "ceil", "round", "nearbyint", "trunc"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right"),
     *("reinterpret", "isnan", "likely", "if_then_else"),
-)
-#: Calls that TVM and LLVM vectorise, or that vector_math replaces by what they do.
-VECTOR_CALLS = {"tirx." + name for name in _VECTOR_NAMES}
+}
+
+
+def name_of(call: ir.Call) -> str:
+    """The called intrinsic's name without its dialect: `tirx.exp`, `prim.if_then_else`."""
+    return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 
 def emit(group: Group, isa: Isa) -> tirx.Stmt:
@@ -126,7 +130,7 @@ def _operations(body: Sequence[tirx.Stmt]) -> int:
 
 
 def _is_if(call: ir.Call) -> bool:
-    return getattr(call.op, "name", "") == "tirx.if_then_else"
+    return name_of(call) == "if_then_else"
 
 
 def _conditions(body: object) -> list[tirx.Expr]:
@@ -211,7 +215,7 @@ def vectorises(body: object, lane: set[tirx.Var]) -> bool:
     if any(lane & _behind(c, body) for c in _conditions(body)):
         return False
     names: list[str] = []
-    tvm_ffi.structural_walk(body, (ir.Call, lambda c: names.append(getattr(c.op, "name", ""))))
+    tvm_ffi.structural_walk(body, (ir.Call, lambda c: names.append(name_of(c))))
     return set(names) <= VECTOR_CALLS
 
 

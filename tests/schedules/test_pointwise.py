@@ -1,0 +1,102 @@
+"""Pointwise groups: how they are joined, and what may share bytes."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm import relax, te, tirx
+from tvm.relax import op as R  # noqa: N812
+
+from aotrain.ops import optimizer
+from aotrain.schedules.cpu import schedule
+from tests.schedules.kernels import TARGET, arguments, chain, check, lower, op
+
+SHAPES = st.lists(st.sampled_from([1, 2, 3, 7, 16, 17, 33]), min_size=1, max_size=5)
+few = settings(max_examples=15, deadline=None, derandomize=True)
+
+
+def loops(func: tirx.PrimFunc) -> int:
+    return func.script().count("T.vectorized")
+
+
+@few
+@given(SHAPES, st.data())
+def test_broadcasts_and_transposes(shape: list[int], data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(shape))))
+    other = [1 if data.draw(st.booleans()) else n for n in shape]
+
+    def build(builder, x, y):
+        total = builder.emit(R.add(x, y))
+        return builder.emit(R.permute_dims(R.nn.silu(total), order))
+
+    for func in lower(build, shape, other):
+        check(func)
+
+
+def test_a_chain_is_one_loop_and_needs_no_memory() -> None:
+    (func,) = lower(chain(R.nn.gelu, R.exp, R.nn.relu), (4, 32))
+    scheduled, _ = schedule(func, TARGET)
+    assert loops(scheduled) == 1
+    assert "sblock_alloc_buffer" not in scheduled.script()
+
+
+def test_padding_branches_on_no_lane() -> None:
+    (func,) = lower(op(lambda x: R.nn.pad(x, [1, 1, 2, 3])), (5, 32))
+    scheduled, _ = schedule(func, TARGET)
+    assert loops(scheduled) == 3  # left, middle, right
+    conditions = [line for line in scheduled.script().splitlines() if "if_then_else" in line]
+    assert conditions
+    assert not any("lane" in re.split(r"if_then_else|,", line)[1] for line in conditions)
+    check(func)
+
+
+def adamw(n: int) -> tirx.PrimFunc:
+    scalars = [()] * 7
+    names = [
+        relax.Var(f"v{i}", relax.TensorType(list(s), "float32"))
+        for i, s in enumerate([(n,)] * 4 + scalars)
+    ]
+    builder = relax.BlockBuilder()
+    with builder.function("main", names):
+        with builder.dataflow():
+            output = builder.emit_output(optimizer.adamw(*names))
+        builder.emit_func_output(output)
+    module = relax.transform.LegalizeOps()(builder.get())
+    (func,) = [f for f in module.functions.values() if isinstance(f, tirx.PrimFunc)]
+    return func
+
+
+def test_an_update_in_place_equals_one_out_of_place() -> None:
+    func = adamw(1001)
+    check(func)
+    scheduled, rule = schedule(func, TARGET)
+    assert rule == "pointwise"
+    arrays = [np.abs(a) for a in arguments(func)]
+    main = tvm.compile(
+        tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")}), TARGET
+    )["main"]
+    apart = [tvm.runtime.tensor(a) for a in arrays]
+    main(*apart)
+    shared = [tvm.runtime.tensor(a) for a in arrays]
+    # p', m', v' over p, m, v
+    shared[-3:] = [shared[0], shared[2], shared[3]]
+    main(*shared)
+    for a, b in zip(apart[-3:], shared[-3:], strict=True):
+        np.testing.assert_array_equal(b.numpy(), a.numpy())
+
+
+def squared_plus_one(x: te.Tensor, name: str) -> te.Tensor:
+    return te.compute((64,), lambda i: x[i] * x[i] + 1.0, name=name)
+
+
+def test_shared_values_do_not_double_the_code() -> None:
+    x = te.placeholder((64,), name="x")
+    value = x
+    for step in range(12):
+        value = squared_plus_one(value, f"v{step}")
+    scheduled, _ = schedule(te.create_prim_func([x, value]), TARGET)
+    assert len(scheduled.script()) < 6000
