@@ -19,7 +19,7 @@ import onnx
 from onnx import external_data_helper, numpy_helper
 
 from aotrain.artifact import statefile
-from aotrain.errors import Diagnostic, InputError, raise_if_any
+from aotrain.errors import Diagnostic, InputError, UsageError, raise_if_any
 from aotrain.files import replacing
 
 SOURCE = "source.onnx"
@@ -58,13 +58,14 @@ def export(
     is set, the written model is evaluated on a random input by onnxruntime, or by onnx's reference
     evaluator where that is missing, and compared with the artifact's own `predict`.
 
-    Raises `InputError`: no artifact, not its checkpoint, `output` exists and `force` is not set,
-    or the two disagree. Nothing is left at `output` then.
+    Raises `UsageError` where `output` exists and `force` is not set, `InputError` for an artifact
+    or checkpoint that is missing, damaged or not of this model, and where the two disagree. Nothing
+    is left at `output` then.
     """
     folder, target = Path(artifact), Path(output)
     if target.exists() and not force:
         message = f"'{target}' exists"
-        raise InputError(Diagnostic("AOT-A001", message, hint="--force replaces it"))
+        raise UsageError(Diagnostic("AOT-A001", message, hint="--force replaces it"))
     model = read_source(folder)
     checkpoint = Path(state) if state is not None else folder / STATE
     replaced = set_weights(model, statefile.load(checkpoint).tensors, checkpoint)

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
 from aotrain import exporter
-from aotrain.errors import InputError
+from aotrain.errors import AotError
 from aotrain.export_check import inference_form, leading_dimension, random_inputs, reference
 
 F = TensorProto.FLOAT
@@ -125,7 +125,7 @@ def test_large_models_get_a_second_file(artifact, trained, tmp_path, monkeypatch
 
 
 def refusal(**arguments):
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(AotError) as caught:
         exporter.export(check=False, **arguments)
     return [d.code for d in caught.value.diagnostics]
 

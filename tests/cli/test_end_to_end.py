@@ -216,13 +216,13 @@ def test_compile_with_bad_options(work, tmp_path, options, code, error, text, ca
 
 def test_compile_overwrites_nothing(work, tmp_path, capfd):
     argv = ["compile", str(work / "m.onnx"), "-o", str(work / "m.aot")]
-    assert "--force" in refused(argv, 1, "AOT-A001", capfd)
+    assert "--force" in refused(argv, 2, "AOT-A001", capfd)
     argv = ["compile", str(work / "m.onnx"), "-o", str(tmp_path / "none" / "m.aot")]
     refused(argv, 1, "AOT-A002", capfd)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     argv = ["compile", str(work / "m.onnx"), "-o", str(tmp_path / "mine"), "--force"]
-    refused(argv, 1, "AOT-A001", capfd)
+    refused(argv, 2, "AOT-A001", capfd)
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
 
@@ -266,7 +266,7 @@ def test_damaged_artifacts_and_checkpoints(work, trained, tmp_path, capfd):
     cut.write_bytes(trained.read_bytes()[:-8])
     argv = ["eval", str(work / "m.aot"), "--data", str(work / "test.npz"), "--state"]
     refused([*argv, str(cut)], 1, "AOT-A020", capfd)
-    refused([*argv, str(tmp_path / "none")], 1, "AOT-A020", capfd)
+    refused([*argv, str(tmp_path / "none")], 1, "AOT-A030", capfd)
     damaged = tmp_path / "m.aot"
     damaged.mkdir()
     for path in (work / "m.aot").iterdir():
