@@ -39,11 +39,12 @@ DEFAULT_BATCH = 32
 
 @dataclass(frozen=True)
 class Phase:
-    """One line of the compile summary. `seconds` is wall time."""
+    """One line of the compile summary, and decisions to print below it. `seconds` is wall time."""
 
     name: str
     seconds: float
     figure: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,10 @@ class _Stages:
     def phase(self, name: str) -> Iterator[list[str]]:
         started = time.perf_counter()
         figures: list[str] = []
+        self.notes: tuple[str, ...] = ()
         yield figures
-        self.report(Phase(name, time.perf_counter() - started, ", ".join(figures)))
+        seconds = time.perf_counter() - started
+        self.report(Phase(name, seconds, ", ".join(figures), self.notes))
 
     def dump(self, name: str, form: Any) -> None:
         if self.folder:
@@ -175,8 +178,9 @@ def _import(
         figure += [
             f"{len(imported.source.graph.node)} nodes",
             _parameters(imported, Role.TRAINABLE),
-            *imported.notes,
         ]
+        inputs = ", ".join(f"{s.name} {s.dtype}{list(s.shape)}" for s in imported.inputs)
+        stages.notes = (f"inputs: {inputs}", *imported.notes)
     stages.dump("import", imported.module)
     return imported
 
@@ -201,7 +205,9 @@ def _step_options(
 def _step(stages: _Stages, model: Model, options: StepOptions) -> TrainStep:
     with stages.phase("step") as figure:
         step = build(model, options)
-        figure.append(f"{options.optimizer.kind}, {len(step.state)} state tensors")
+        figure.append(f"{len(step.state)} state tensors")
+        hyper = ", ".join(f"{name} {value:g}" for name, value in step.hyper.items())
+        stages.notes = (*step.notes, f"optimizer: {options.optimizer.kind}, {hyper}")
     stages.dump("step", step.module)
     return step
 

@@ -144,7 +144,10 @@ def command(console: Console, model: Path, output: Path, **options: Any) -> None
         phases.append(phase)
         line = f"{phase.name:<12}{human_seconds(phase.seconds):>10}  {phase.figure}"
         console.say(line.rstrip())
+        for note in phase.notes:
+            console.say(f"{'':<24}{note}")
 
+    console.say(f"{model} -> {output}, for {options['target']}")
     started = time.perf_counter()
     artifact = aotrain.compile(
         model,
@@ -173,7 +176,12 @@ def command(console: Console, model: Path, output: Path, **options: Any) -> None
             "output": str(artifact.path),
             "seconds": seconds,
             "phases": [
-                {"name": phase.name, "seconds": phase.seconds, "figure": phase.figure}
+                {
+                    "name": phase.name,
+                    "seconds": phase.seconds,
+                    "figure": phase.figure,
+                    "notes": list(phase.notes),
+                }
                 for phase in phases
             ],
         }

@@ -19,8 +19,8 @@ def asked(monkeypatch):
 
     def compile(model, *, report, **arguments):
         found.update(arguments, model=model)
-        report(SimpleNamespace(name="import", seconds=0.0123, figure="3 nodes"))
-        report(SimpleNamespace(name="memory", seconds=1.5, figure="arena 1,024 B"))
+        report(SimpleNamespace(name="import", seconds=0.0123, figure="3 nodes", notes=("32 rows",)))
+        report(SimpleNamespace(name="memory", seconds=1.5, figure="arena 1,024 B", notes=()))
         return SimpleNamespace(path=Path(arguments["output"]))
 
     monkeypatch.setattr(aotrain, "compile", compile, raising=False)
@@ -48,7 +48,7 @@ def test_defaults(asked, capsys):
         "dump": None,
     }
     out = capsys.readouterr().out
-    assert "import           12 ms  3 nodes\n" in out
+    assert "import           12 ms  3 nodes\n                        32 rows\n" in out
     assert "memory          1.50 s  arena 1,024 B\n" in out
     assert "aotrain run m.aot --data" in out
 
