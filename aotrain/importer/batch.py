@@ -6,23 +6,24 @@ Row-major order decides a Reshape: where exactly one dimension of the input diff
 two walks, by the factor f = new / old, the dimension of the output that starts at the same place in
 memory grows by f and all others stay. The target of the file is replaced only if it is the same
 constant in both walks, so that a target that was computed from a Shape keeps its own mind.
-Expand and Concat need the batch on a static operand: the dimension that is the batch in the others grows with them.
+Expand and Concat need the batch on a static operand: the dimension that is the batch in the others
+grows with them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from tvm.relax import op as R  # noqa: N812
 
+from aotrain.errors import Diagnostic
 from aotrain.importer.builder import shape_of
 from aotrain.importer.converters.shape import reshape_target
 from aotrain.importer.node import Node
 from aotrain.importer.problems import BadShape
 from aotrain.importer.walk import Record
-
-Shape = "tuple[int, ...]"
 
 
 class Generaliser:
@@ -42,6 +43,23 @@ class Generaliser:
             f"{', ...' if len(names) > 4 else ''})"
             for op, names in self.changed.items()
         )
+
+    def stuck(self, outputs: Sequence[str], new: Record) -> list[Diagnostic]:
+        """Outputs [old batch, ...] that did not follow: the model mixes or drops examples."""
+        return [
+            Diagnostic(
+                "AOT-I014",
+                f"the model cannot take a batch of {self._after}: output '{name}' stays"
+                f" {list(new.shapes[name])}",
+                hint=f"Give --batch {self._before}, as the file has, or export with a dynamic"
+                " batch.",
+            )
+            for name in outputs
+            if name in new.shapes
+            and new.shapes[name] == self._old.shapes.get(name)
+            and len(new.shapes[name]) > 1
+            and new.shapes[name][0] == self._before
+        ]
 
     def __call__(self, node: Node) -> None:
         """Adjust `node.inputs` in place."""

@@ -9,8 +9,8 @@ strong  weights and biases of Conv, Gemm, MatMul, norms, recurrent layers, PRelu
         computed: ConstantOfShape, DequantizeLinear of a stored int8 weight).
 buffer  mean and variance of BatchNormalization: BUFFER (FROZEN with batchnorm="frozen").
 weak    an operand of Add, Sub, Mul, Div, Sum, Concat, Where: TRAINABLE if it is stored
-        (initializer, Constant, ConstantOfShape of a stored shape for Add and Mul), has more than one element, and
-        is not a mask, that is, two or more distinct values, all 0, 1 or <= -1e4.
+        (initializer, Constant; ConstantOfShape of a stored shape for Add, Mul), has more than one
+        element, and is not a mask, that is, two or more distinct values, all 0, 1 or <= -1e4.
 other   Clip bounds, pad values, Resize and quantisation scales, RNN initial states: constant.
 
 Where several positions apply, the first of the list wins; strong with buffer is an error (one

@@ -58,7 +58,11 @@ def load(source: Path | str | onnx.ModelProto, options: ImportOptions | None = N
     analysis = _analyse(source, options or ImportOptions())
     adjust = _generaliser(analysis)
     walks = {train: _walk(analysis, train, adjust) for train in (True, False)}
-    raise_all([d for walk in walks.values() for d in walk.walker.problems])
+    problems = [d for walk in walks.values() for d in walk.walker.problems]
+    if adjust is not None:
+        outputs = [o.name for o in analysis.source.graph.output]
+        problems += adjust.stuck(outputs, walks[False].walker.record)
+    raise_all(problems)
     names = [n for n in analysis.roles if n in analysis.values]
     parameters = [n for n in names if analysis.roles[n] is not Role.BUFFER]
     buffers = [n for n in names if analysis.roles[n] is Role.BUFFER]

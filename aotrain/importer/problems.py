@@ -3,7 +3,8 @@
 Codes: I001 file missing or unreadable, I002 not ONNX, I003 invalid graph, I004 opset, I005 external
 data, I006 no importer for an operator, I007 attribute or mode not supported, I008 dimension not
 bound, I009 size known only when running, I010 name or glob matches nothing, I011 shapes that do not
-fit, I012 one tensor in two roles, I013 an input or output that is not a dense tensor.
+fit, I012 one tensor in two roles, I013 an input or output that is not a dense tensor, I014 a batch
+that the model cannot take.
 """
 
 from __future__ import annotations

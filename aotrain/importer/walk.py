@@ -120,7 +120,7 @@ class Walker:
                     problems.append(_no_converter(proto, scope))
                 results: Sequence[Value | Poison] = [POISON] * len(proto.output)
             else:
-                results = self._convert(Node(proto, values, self, scope))  # type: ignore[arg-type]
+                results = self._convert(Node(proto, values, self, scope))
         except Problem as problem:
             problems.append(problem)
             results = [POISON] * len(proto.output)

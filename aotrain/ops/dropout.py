@@ -6,10 +6,10 @@ rng is uint32[2] = (seed, step). Element i survives exactly if word(seed, step, 
 ratio * 2^32, and is then multiplied by 1 / (1 - ratio). No mask is stored: the gradient is the same
 operator on dy, with the same rng, ratio and salt.
 
-The word is a block cipher of the element's index, two rounds of key addition and MurmurHash3's fmix32
-(a bijection of 32 bits in which every input bit reaches every output bit). Its two keys come from
-(seed, step, salt) by pcg4d of Jarzynski and Olano, "Hash Functions for GPU Rendering" (JCGT 9(3),
-2020), finished likewise. Elements are counted in 32 bits: a tensor may have up to 2^32 of them.
+The word is a block cipher of the element's index, two rounds of key addition and MurmurHash3's
+fmix32 (a bijection of 32 bits in which every input bit reaches every output bit). Its two keys come
+from (seed, step, salt) by pcg4d of Jarzynski and Olano, "Hash Functions for GPU Rendering" (JCGT
+9(3), 2020), finished likewise. Elements are counted in 32 bits: a tensor may have up to 2^32.
 
 All numbers are below 2^32, but held in 64 bits and cut after every sum and product: TVM declares
 the wrapping of uint32 undefined (LLVM's nuw), and its results are then wrong indeed.

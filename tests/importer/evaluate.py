@@ -17,7 +17,8 @@ def compile_infer(models: Sequence[Model], function: str = "infer") -> relax.Vir
         f"f{i}": m.module[function].with_attr("global_symbol", f"f{i}")
         for i, m in enumerate(models)
     }
-    return relax.VirtualMachine(tvm.compile(tvm.IRModule(functions), target="llvm"), tvm.cpu())
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    return relax.VirtualMachine(tvm.compile(tvm.IRModule(functions), target), tvm.cpu())
 
 
 def call(

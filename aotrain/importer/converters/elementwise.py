@@ -6,10 +6,13 @@ from collections.abc import Callable
 from functools import reduce
 
 import numpy as np
+from onnx import helper
 from tvm import relax
 from tvm.relax import op as R  # noqa: N812
 
 from aotrain.importer.node import Converter, Node
+from aotrain.importer.problems import Unsupported
+from aotrain.plan import ITEM_BYTES
 
 
 def _unary(call: Callable[..., relax.Expr]) -> Converter:
@@ -96,10 +99,10 @@ def _clip(n: Node) -> relax.Expr:
 
 
 def _cast(n: Node) -> relax.Expr:
-    from onnx import helper
-
     kind = n.attr("to")
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind)).name
+    if dtype not in ITEM_BYTES:
+        raise Unsupported(f"Cast to {dtype} is not supported")
     x = n.x(0)
     if dtype == n.dtype():
         return x

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op as R  # noqa: N812
 
-from aotrain.importer.builder import Value, shape_of
+from aotrain.importer.builder import Value
 from aotrain.importer.node import Converter, Node, normal_axis
 from aotrain.importer.problems import Dynamic, Unsupported
 

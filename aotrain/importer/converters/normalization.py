@@ -25,14 +25,15 @@ def _batch_norm(n: Node) -> tuple[relax.Expr, ...]:
     n.reject("spatial", 1)
     mean, var = n.x(3), n.x(4)
     buffers = [n.walker.buffer_of.get(getattr(v, "name", "")) for v in (mean, var)]
-    if not (n.train and all(buffers)):
+    if not n.train or buffers[0] is None or buffers[1] is None:
         return _normalise(n, mean, var), mean, var, mean, var
     y, batch_mean, batch_var = _untuple(
         n, batch_norm_train(n.x(0), n.x(1), n.x(2), epsilon=_epsilon(n)), 3
     )
     momentum = float(n.attr("momentum", 0.9))
     running = []
-    for name, old, new in zip(buffers, (mean, var), (batch_mean, batch_var), strict=True):
+    names = (buffers[0], buffers[1])
+    for name, old, new in zip(names, (mean, var), (batch_mean, batch_var), strict=True):
         # A statistic that two nodes share is updated by one after the other.
         old = n.walker.new_buffers.get(name, old)
         kept = n.emit(R.multiply(old, n.scalar(momentum, "float32")))

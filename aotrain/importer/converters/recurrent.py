@@ -18,7 +18,6 @@ from aotrain.importer.node import Converter, Node, np_dtype
 from aotrain.importer.problems import Unsupported
 
 Activation = Callable[[relax.Expr], relax.Expr]
-State = "list[relax.Expr]"
 
 
 @dataclass
@@ -160,7 +159,9 @@ def _direction_slice(n: Node, index: int, direction: int) -> relax.Expr | None:
     return n.emit(R.reshape(x, rest))
 
 
-def _weights(n: Node, kind: Kind, hidden: int, direction: int, f: list[Activation]) -> tuple:  # type: ignore[type-arg]
+def _weights(
+    n: Node, kind: Kind, hidden: int, direction: int, f: list[Activation]
+) -> tuple[relax.Expr, relax.Expr | None, Cell]:
     """(input weights [I, G H], bias of the projection [G H] or None, Cell)."""
     w, r = (_direction_slice(n, i, direction) for i in (1, 2))
     w, r = (n.emit(R.permute_dims(v, [1, 0])) for v in (w, r))
@@ -182,7 +183,9 @@ def _weights(n: Node, kind: Kind, hidden: int, direction: int, f: list[Activatio
     return w, first, Cell(n, hidden, r, second, peepholes, f)
 
 
-def _run(n: Node, kind: Kind, x: relax.Expr, direction: int, reverse: bool, f: list[Activation]):  # type: ignore[no-untyped-def]
+def _run(
+    n: Node, kind: Kind, x: relax.Expr, direction: int, reverse: bool, f: list[Activation]
+) -> tuple[list[relax.Expr], list[relax.Expr]]:
     """One direction over [T, B, I]: hidden states in the order of time, and the last states."""
     steps, batch, size = shape_of(x)
     hidden = n.shape(2)[2]

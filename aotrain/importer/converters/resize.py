@@ -8,6 +8,7 @@ are made of.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from tvm import relax
@@ -128,7 +129,7 @@ def interpolation(
     `shrink` < 1 widens the kernel (antialias when downsampling).
     """
     radius = (2 if cubic else 1) / shrink
-    kernel = _cubic(a) if cubic else (lambda d: np.clip(1 - d, 0, None))
+    kernel: Callable[[np.ndarray], np.ndarray] = _cubic(a) if cubic else _triangle
     matrix = np.zeros((len(at), old))
     for row, position in enumerate(at):
         taps = np.arange(math.floor(position - radius), math.ceil(position + radius) + 1)
@@ -141,7 +142,11 @@ def interpolation(
     return matrix
 
 
-def _cubic(a: float):  # type: ignore[no-untyped-def]
+def _triangle(d: np.ndarray) -> np.ndarray:
+    return np.clip(1 - d, 0, None)
+
+
+def _cubic(a: float) -> Callable[[np.ndarray], np.ndarray]:
     """Keys' convolution kernel (1981) of the distance d >= 0."""
 
     def kernel(d: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax import op as R  # noqa: N812
 
 from aotrain.importer.builder import Value, shape_of
-from aotrain.importer.node import Converter, Node, normal_axis
+from aotrain.importer.node import Converter, Node, normal_axis, np_dtype
 from aotrain.importer.problems import BadShape, Unsupported
 
 
@@ -75,12 +75,12 @@ def _transpose(n: Node) -> relax.Expr:
 
 
 def _concat(n: Node) -> relax.Expr:
-    parts = [n.x(i) for i in range(len(n.inputs)) if math.prod(n.shape(i)) or n.rank(i) > 1]
+    parts = [n.x(i) for i in range(len(n.inputs)) if math.prod(n.shape(i))] or [n.x(0)]
     axis = n.axis(1 if n.opset < 4 else 0)
     return parts[0] if len(parts) == 1 else n.emit(R.concat(parts, axis))
 
 
-def _split(n: Node) -> tuple[relax.Expr, ...]:
+def _split(n: Node) -> tuple[Value, ...]:
     axis = n.axis(0)
     size, count = n.shape()[axis], len(n.proto.output)
     sizes = n.ints("split", 1)
@@ -91,11 +91,15 @@ def _split(n: Node) -> tuple[relax.Expr, ...]:
         raise BadShape(f"Split of {size} into {sizes} for {count} outputs")
     if count == 1:
         return (n.x(0),)
-    if 0 in sizes:
-        raise Unsupported("Split into an empty part is not supported")
-    cuts = [int(c) for c in np.cumsum(sizes)[:-1]]
-    parts = n.emit(R.split(n.x(0), cuts, axis))
-    return tuple(n.emit(relax.TupleGetItem(parts, i)) for i in range(count))
+    filled = [s for s in sizes if s]  # TVM splits into no empty parts
+    cuts = [int(c) for c in np.cumsum(filled)[:-1]]
+    parts = n.emit(R.split(n.x(0), cuts, axis)) if cuts else None
+    found = iter(
+        [n.emit(relax.TupleGetItem(parts, i)) for i in range(len(filled))] if cuts else [n.x(0)]
+    )
+    shape = n.shape()
+    empty = np.zeros((*shape[:axis], 0, *shape[axis + 1 :]), np_dtype(n.dtype()))
+    return tuple(next(found) if s else n.builder.constant(empty) for s in sizes)
 
 
 def _expand(n: Node) -> relax.Expr:
