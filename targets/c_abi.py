@@ -30,6 +30,10 @@ from aotrain.plan import ITEM_BYTES, align
 ROOT_STACK_BYTES = 1024
 TASK_STACK_BYTES = 16 * 1024
 
+PASS_CONFIG = {"tirx.disable_cse_tir": True}
+"""TVM 0.27's own elimination puts a definition after its use where a statement holds a Let; LLVM
+eliminates common subexpressions anyway."""
+
 Aliases = tuple[tuple[int, int], ...]
 """Pairs (output position, input position) of PrimFunc parameters that share their bytes."""
 
@@ -53,7 +57,7 @@ def lower(
     module = tvm.IRModule({name: _pointer_params(f, aliases) for name, f, aliases in named})
     module = tirx.transform.BindTarget(target.with_host(target))(module)
     pipeline, _, _ = default_s_tir_pipeline()
-    with target:
+    with target, tvm.transform.PassContext(config=PASS_CONFIG):
         module = pipeline(module)
         lowered = {name: _place_buffers(module[name]) for name, _, _ in named}
         module = tvm.IRModule({name: func for name, (func, _, _) in lowered.items()})
