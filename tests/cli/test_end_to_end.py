@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from aotrain import exporter
 from aotrain.cli.app import run
 
 CLASSES = 3
@@ -97,6 +98,37 @@ def test_export(work, trained, tmp_path, capfd):
     assert after.graph.node == before.graph.node
     assert after.opset_import == before.opset_import
     assert after.graph.initializer != before.graph.initializer
+
+
+def test_an_export_that_computes_something_else_is_not_kept(
+    work, trained, tmp_path, capfd, monkeypatch
+):
+    set_weights = exporter.set_weights
+
+    def forgets_one(model, weights, checkpoint):
+        return set_weights(model, {k: v for k, v in weights.items() if k != "w2"}, checkpoint)
+
+    monkeypatch.setattr(exporter, "set_weights", forgets_one)
+    argv = ["export", str(work / "m.aot"), "--state", str(trained), "-o", str(tmp_path / "t.onnx")]
+    assert "output 'logits'" in refused(argv, 1, "AOT-A204", capfd)
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_of_a_file_with_batch_1_baked_in(tmp_path, capfd):
+    model = classifier()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 1
+    shape = numpy_helper.from_array(np.array([1, 4], np.int64), "shape")
+    model.graph.initializer.append(shape)
+    model.graph.node.insert(0, helper.make_node("Reshape", ["x", "shape"], ["x2"]))
+    model.graph.node[1].input[0] = "x2"
+    onnx.save(model, tmp_path / "one.onnx")
+    artifact = str(tmp_path / "one.aot")
+    assert run(["compile", str(tmp_path / "one.onnx"), "--batch", "8", "-o", artifact]) == 0
+    capfd.readouterr()
+    done = json_of(["export", artifact, "-o", str(tmp_path / "t.onnx")], capfd)
+    assert done["error"] < 1e-5
+    assert onnx.load(tmp_path / "t.onnx") == model
 
 
 def test_resume_is_bit_for_bit(work, trained, tmp_path):
