@@ -65,15 +65,15 @@ class Graph:
         self, params: Sequence[relax.Var], results: Sequence[relax.Expr], name: str
     ) -> relax.Function:
         """The function `name(*params) -> (*results,)`."""
-        value = relax.Tuple(list(results))
-        self._builder.normalize(value)
+        value = self._builder.normalize(relax.Tuple(list(results)))
         output = relax.Var(self._unique("results"), relax.TupleType([r.ty for r in results]))
         live, kept = set(free_vars(value)), [relax.VarBinding(output, value)]
         for binding in reversed(self._bindings):
             if binding.var in live:
                 kept.append(binding)
                 live |= set(free_vars(binding.value))
-        body = relax.SeqExpr([relax.DataflowBlock(kept[::-1])], output)
+        block = relax.DataflowBlock(kept[::-1])
+        body = self._builder.normalize(relax.SeqExpr([block], output))
         function = relax.Function(list(params), body, output.ty)
         return function.with_attr("global_symbol", name)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tvm import relax
 
 from aotrain.autodiff import Request, differentiate
@@ -152,3 +154,26 @@ def test_label_weight() -> None:
     labels = np.array([1, 0, 7, 1])
     (weights,) = evaluate(lambda *a: loss.label_weight(*a, ignore_index=7), labels, weight)
     np.testing.assert_array_equal(weights, np.array([2, 0.5, 0, 2], np.float32))
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.data())
+def test_cross_entropy_over_any_axis_equals_numpy(data: st.DataObject) -> None:
+    """Its definition, log-softmax and a gather, in float64."""
+    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    smoothing = data.draw(st.sampled_from([0.0, 0.25]))
+    shape[axis] = classes_count = data.draw(st.integers(2, 9))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    logits = 5 * rng.standard_normal(shape)
+    labels = np.asarray(rng.integers(-1, classes_count, np.delete(shape, axis)))
+    weight = rng.uniform(0, 2, classes_count)
+    emit = cross_entropy(axis=axis, ignore_index=-1, label_smoothing=smoothing)
+    (terms,) = evaluate(emit, logits, labels, weight)
+
+    x = np.moveaxis(logits, axis, -1)
+    log_p = x - np.log(np.exp(x).sum(-1, keepdims=True))
+    hit = (labels[..., None] == np.arange(classes_count)).astype(np.float64)
+    share = (1 - smoothing) * hit + smoothing / classes_count
+    want = np.where(labels == -1, 0, -(share * weight * log_p).sum(-1))
+    np.testing.assert_allclose(terms, want, rtol=1e-9, atol=1e-12)

@@ -74,6 +74,7 @@ def test_functions_take_what_the_entries_name(kind: str) -> None:
     specs |= {"output": ((BATCH, 3), "float32")}
     for entry in step.entries:
         function = step.module[entry.name]
+        relax.analysis.well_formed(step.module)  # raises where it is not
         types = [p.ty for p in function.params]
         shown = [(tuple(int(d) for d in t.shape), str(t.dtype)) for t in types]
         assert shown == [specs[p] for p in entry.params]
