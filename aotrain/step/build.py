@@ -22,7 +22,7 @@ from aotrain.step.graph import Graph
 from aotrain.step.loss import Loss
 from aotrain.step.names import ROWS, check_model
 from aotrain.step.optimizer import emit_updates, slots
-from aotrain.step.options import StepOptions, check
+from aotrain.step.options import DEFAULT_HYPER, StepOptions, check
 from aotrain.step.output import is_zeros
 from aotrain.step.program import EntryFunction, StateTensor, TrainStep
 from aotrain.step.resolve import resolve
@@ -40,7 +40,7 @@ def build(model: Model, options: StepOptions | None = None) -> TrainStep:
     loss, usage = None, check(options)
     if not usage:
         loss, usage = resolve(model, options.loss)
-    unsupported = check_model(model)
+    unsupported = check_model(model, DEFAULT_HYPER.get(options.optimizer.kind, ()))
     raise_if_any([*usage, *unsupported], UsageError if usage else UnsupportedModelError)
     assert loss
     return _Builder(model, options, loss).build()
@@ -107,9 +107,9 @@ class _Builder:
 
         graph.origin = Origin("Loss", self.loss.kind)
         results = {"loss": _as_float32(graph, loss)}
-        graph.origin = Origin("Optimizer", self.optimizer)
         new = emit_updates(graph, self.optimizer, env, gradients)
         new |= {b.name: v for b, v in zip(self.model.buffers, buffers, strict=True)}
+        graph.origin = Origin("Counter", "step")
         new |= _count(graph, env)
         results |= {s.name: new[s.name] for s in self.state if s.name in new}
 

@@ -108,7 +108,9 @@ class Loss:
     ) -> relax.Expr:
         """Losses per position, [N, d...] or of the output's shape."""
         if self.kind == "output":
-            return fed
+            wide = ops.wide(self.fed.dtype)
+            same = wide == self.fed.dtype
+            return fed if same else graph.emit(relax.op.astype(fed, wide), "loss.terms")
         if self.kind == "cross-entropy":
             smoothing = {"label_smoothing": float(self.options.label_smoothing)}
             call = ops.cross_entropy(

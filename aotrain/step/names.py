@@ -6,20 +6,21 @@ An entry point's parameters and results are told apart by name alone, so that a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aotrain.errors import Diagnostic
 from aotrain.importer.model import Model
 from aotrain.plan import Role
-from aotrain.step.options import HYPER_RANGE
 
 ROWS = "rows"
 """The scalar input of `eval`."""
 
-RESERVED = frozenset({"loss", "correct", "count", "step", "rng", ROWS, *HYPER_RANGE})
+RESERVED = frozenset({"loss", "correct", "count", "step", "rng", ROWS})
 
 
-def check_model(model: Model) -> list[Diagnostic]:
-    """Every problem of the model itself, whatever the options are."""
-    problems = []
+def check_model(model: Model, hyper: Iterable[str]) -> list[Diagnostic]:
+    """Every problem of the model itself, with an optimizer whose scalars are called `hyper`."""
+    problems, reserved = [], RESERVED | set(hyper)
     if all(p.role is not Role.TRAINABLE for p in model.parameters):
         message = f"model '{model.name}' has no trainable parameter"
         hint = "name what to train with --trainable GLOB"
@@ -28,7 +29,7 @@ def check_model(model: Model) -> list[Diagnostic]:
     groups = {"an input": [s.name for s in model.inputs], "a weight": sorted(state)}
     for kind, names in groups.items():
         for name in names:
-            if name in RESERVED or name.startswith("optim."):
+            if name in reserved or name.startswith("optim."):
                 message = f"'{name}' is {kind} of the model, and a name that the training step uses"
                 problems.append(Diagnostic("AOT-S010", message, hint="rename it in the ONNX file"))
     for spec in model.outputs:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from aotrain.importer.model import Parameter
+from aotrain.importer.model import Origin, Parameter
 from aotrain.ops import optimizer as ops
 from aotrain.plan import Role
 from aotrain.step.graph import Graph
@@ -73,6 +73,7 @@ def emit_updates(
     `env` holds the parameters, slots, counters and hyperparameters of the step by name.
     """
     rule, new = RULES[kind], {}
+    graph.origin = Origin("Optimizer", kind)
     for name, beta in rule.shared:
         new[name] = graph.emit(ops.bias_correction(env[name], env[beta]), f"new.{name}")
     scalars = {**env, **new}
@@ -80,6 +81,7 @@ def emit_updates(
         gain = ops.momentum_gain(env["step"], env["dampening"])
         scalars["gain"] = graph.emit(gain, "optim.gain")
     for name, gradient in gradients.items():
+        graph.origin = Origin(f"Optimizer {kind}", name)
         state = [name, *(f"optim.{slot}.{name}" for slot in rule.slots)]
         values = [env[s] for s in state]
         call = rule.update(values[0], gradient, *values[1:], *(scalars[s] for s in rule.scalars))

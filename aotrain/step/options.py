@@ -114,7 +114,10 @@ def _check_optimizer(optimizer: OptimizerOptions) -> list[Diagnostic]:
     for name, value in optimizer.hyper.items():
         if name not in known:
             message = f"{optimizer.kind} has no hyperparameter '{name}'"
-            problems.append(Diagnostic("AOT-S003", message, hint=close_match(name, known)))
+            hint = close_match(name, known)
+            owners = [k for k, defaults in DEFAULT_HYPER.items() if name in defaults]
+            hint += f"; optimizers with '{name}': {', '.join(owners)}" if owners else ""
+            problems.append(Diagnostic("AOT-S003", message, hint=hint))
             continue
         least, bound = HYPER_RANGE[name]
         if not least <= value < bound:

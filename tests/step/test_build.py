@@ -110,7 +110,7 @@ def test_variables_are_unique_and_have_an_origin() -> None:
         assert [n for n in names[:-1] if n not in step.origins] == []
     assert step.origins["fc1"].op_type == "relax.matmul"
     assert step.origins["d_w1"].node == "fc1"
-    assert str(step.origins["update.w1"]) == "Optimizer node 'adamw'"
+    assert str(step.origins["update.w1"]) == "Optimizer adamw node 'w1'"
 
 
 def test_building_leaves_the_model_alone_and_is_deterministic() -> None:
@@ -211,6 +211,16 @@ def test_names_that_the_step_uses_itself_are_refused_together() -> None:
     assert [d.code for d in raised.value.diagnostics] == ["AOT-S010"] * 2
 
 
+def test_a_weight_may_have_the_name_of_another_optimizer_s_scalar() -> None:
+    def body(bb, x, beta1):
+        return [bb.emit(relax.op.multiply(x, beta1))]
+
+    made = model({"x": ((2, 3), "float32")}, {"beta1": np.ones(3, np.float32)}, body)
+    assert build(made, StepOptions(optimizer=OptimizerOptions("sgd"))).state[0].name == "beta1"
+    with pytest.raises(UnsupportedModelError, match="AOT-S010"):
+        build(made, StepOptions(optimizer=OptimizerOptions("adam")))
+
+
 def test_a_missing_gradient_names_the_node() -> None:
     opaque = define(
         "test.opaque", inputs=1, infer=lambda call: call.args[0].ty, legalize=lambda bb, call: call
@@ -241,6 +251,19 @@ def test_loss_is_the_model_s_own_output() -> None:
         run = Runner(build(made, StepOptions(LossOptions("output", output), optimizer)))
         assert run("train", x=x)["loss"] == pytest.approx(15 * factor)
         np.testing.assert_allclose(1 - run.state["w"], x.sum(0) * factor, rtol=1e-6)
+
+
+def test_a_float16_output_as_the_loss() -> None:
+    def body(bb, x, w):
+        return [bb.emit(relax.op.multiply(x, w))]
+
+    made = model({"x": ((2, 3), "float16")}, {"w": np.ones(3, np.float16)}, body)
+    optimizer = OptimizerOptions("sgd", {"lr": 1.0})
+    run = Runner(build(made, StepOptions(LossOptions("output"), optimizer)))
+    x = np.arange(6, dtype=np.float16).reshape(2, 3)
+    loss = run("train", x=x)["loss"]
+    assert (loss.dtype, float(loss)) == (np.float32, 2.5)
+    np.testing.assert_allclose(1 - run.state["w"], x.sum(0) / 6, rtol=2e-3)
 
 
 def test_a_float16_model_has_float32_loss_and_slots() -> None:

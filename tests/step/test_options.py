@@ -56,3 +56,8 @@ def test_hyperparameters(kind: str, hyper: dict[str, float], words: str) -> None
 def test_close_hyperparameter_is_suggested() -> None:
     (found,) = check(StepOptions(optimizer=OptimizerOptions("adam", {"beta_1": 0.9})))
     assert "did you mean 'beta1'" in found.hint
+
+
+def test_optimizers_that_have_a_hyperparameter_are_named() -> None:
+    (found,) = check(StepOptions(optimizer=OptimizerOptions("sgd", {"momentum": 0.9})))
+    assert "optimizers with 'momentum': momentum, nesterov" in found.hint
