@@ -28,6 +28,11 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
+    @property
+    def is_zig(self) -> bool:
+        """Whether it is ziglang's clang, whose linker takes fewer options."""
+        return "ziglang" in self.command
+
 
 def find(target_triple: str | None = None) -> Compiler:
     """The C compiler for the triple (None: this machine). ToolchainError AOT-T001 without one."""

@@ -1,4 +1,4 @@
-/* aotrun.h: a folder model.aot/ in, a training program in this process out. This header is the manual.
+/* aotrun.h: a folder model.aot/ in, a training program in this process out. It is the manual, too.
  *
  * In four steps:
  *
@@ -16,16 +16,16 @@
  *
  *        float loss;
  *        aot_set_hyper(model, "lr", 1e-3);                    // stays until it is set again
- *        if (aot_step(model, &loss)) ...                      // AOT_NOT_FINITE: loss is NaN or infinite
+ *        if (aot_step(model, &loss)) ...                      // AOT_NOT_FINITE: NaN or infinite
  *
  *   4. Keep the result: safetensors, weights under their ONNX names. Then close.
  *
  *        aot_save(model, "trained.safetensors", NULL, 0);
  *        aot_close(model);
  *
- * Rules: every function that can fail returns an aot_status and leaves a message for aot_error. None
- * exits, prints or, after aot_open, allocates. One handle belongs to one thread at a time; any number of
- * handles may be open. Pointers that the library hands out live until aot_close. */
+ * Rules: every function that can fail returns an aot_status and leaves a message for aot_error.
+ * None exits, prints or, after aot_open, allocates. One handle belongs to one thread at a time; any
+ * number of handles may be open. Pointers that the library hands out live until aot_close. */
 #ifndef AOTRUN_H
 #define AOTRUN_H
 
@@ -56,9 +56,12 @@ typedef enum aot_status {
   AOT_KERNEL          /* a kernel reported failure */
 } aot_status;
 
-typedef enum aot_dtype { /* order and values are part of the file format */
+/* Order and values are part of the file format. */
+typedef enum aot_dtype {
+  /* clang-format off */
   AOT_BOOL, AOT_INT8, AOT_UINT8, AOT_INT16, AOT_UINT16, AOT_FLOAT16, AOT_BFLOAT16,
   AOT_INT32, AOT_UINT32, AOT_FLOAT32, AOT_INT64, AOT_UINT64, AOT_FLOAT64
+  /* clang-format on */
 } aot_dtype;
 
 typedef enum aot_kind {
@@ -70,8 +73,14 @@ typedef enum aot_kind {
   AOT_TEMP      /* lives inside one run */
 } aot_kind;
 
-typedef enum aot_role { /* of an AOT_STATE tensor */
-  AOT_NO_ROLE, AOT_TRAINABLE, AOT_FROZEN, AOT_BUFFER, AOT_SLOT, AOT_COUNTER
+/* Of an AOT_STATE tensor. */
+typedef enum aot_role {
+  AOT_NO_ROLE,
+  AOT_TRAINABLE,
+  AOT_FROZEN,
+  AOT_BUFFER, /* BatchNorm's running statistics */
+  AOT_SLOT,   /* an optimizer's moment */
+  AOT_COUNTER /* step and random state */
 } aot_role;
 
 typedef struct aot_options {
@@ -94,12 +103,12 @@ typedef struct aot_tensor {
   const char *name;     /* ONNX name; "optim.<slot>.<parameter>" for slots */
   const int64_t *shape; /* [rank] */
   uint32_t rank;
-  uint32_t index;       /* in the plan */
+  uint32_t index; /* in the plan */
   aot_dtype dtype;
   aot_kind kind;
   aot_role role;
-  uint64_t bytes;       /* dense, C order */
-  void *data;           /* 64-byte aligned, in the block */
+  uint64_t bytes; /* dense, C order */
+  void *data;     /* 64-byte aligned, in the block */
 } aot_tensor;
 
 typedef struct aot_signature { /* of an entry point; tensor indices in the order of the model */
@@ -107,8 +116,9 @@ typedef struct aot_signature { /* of an entry point; tensor indices in the order
   uint32_t input_count, output_count;
 } aot_signature;
 
-typedef struct aot_result { /* of aot_eval, over the rows that count */
-  float loss;     /* mean */
+/* Of aot_eval, over the rows that count. */
+typedef struct aot_result {
+  float loss;      /* mean */
   int64_t correct; /* right predictions; -1: the model is no classifier */
   int64_t count;   /* predictions;       -1: the model is no classifier */
 } aot_result;
@@ -123,7 +133,7 @@ typedef struct aot_note { /* a line of your own in a checkpoint: data seed, file
 AOT_API aot_status aot_open(const char *folder, const aot_options *options, aot **model);
 AOT_API void aot_close(aot *model); /* null is allowed */
 
-/* "AOT-A010: <what is wrong>", then perhaps "\nhint: <what to do>". Of the last failure; never null. */
+/* Of the last failure: "AOT-A010: <what is wrong>", perhaps "\nhint: <what to do>"; never null. */
 AOT_API const char *aot_error(const aot *model);
 
 AOT_API aot_status aot_describe(aot *model, aot_info *info);
@@ -145,11 +155,12 @@ AOT_API aot_status aot_eval(aot *model, int32_t rows, aot_result *result);
 /* Then read the outputs, which carry their ONNX names. */
 AOT_API aot_status aot_predict(aot *model);
 
-/* Writes all of the state, hyperparameters and `notes` to a temporary name beside `path`, syncs it and
- * renames it: `path` is the old file or the new one, never a mixture. One writer a path at a time. */
+/* Writes all of the state, hyperparameters and `notes` to a temporary name beside `path`, syncs it
+ * and renames it: `path` is the old file or the new one, never a mixture. One writer a path at a
+ * time. */
 AOT_API aot_status aot_save(aot *model, const char *path, const aot_note *notes, size_t count);
-/* The inverse. Everything is checked before the first byte of the state changes. Fills the value of each
- * note whose key the file has, and empties the others. */
+/* The inverse. Everything is checked before the first byte of the state changes. Fills the value of
+ * each note whose key the file has, and empties the others. */
 AOT_API aot_status aot_load(aot *model, const char *path, aot_note *notes, size_t count);
 
 #ifdef __cplusplus

@@ -12,40 +12,49 @@
 static aot no_memory = {.error = "AOT-M030: out of memory"};
 
 static const char *dtype_name(aot_dtype dtype) {
-  static const char *const names[] = {"bool",  "int8",   "uint8",   "int16", "uint16", "float16", "bfloat16",
-                                      "int32", "uint32", "float32", "int64", "uint64", "float64"};
+  static const char *const names[] = {"bool",    "int8",     "uint8",  "int16",  "uint16",
+                                      "float16", "bfloat16", "int32",  "uint32", "float32",
+                                      "int64",   "uint64",   "float64"};
   return names[dtype];
 }
 
 /* Checks that folder/name is the file that the plan was written with. */
-static aot_status check_file(aot *model, const char *path, const char *name, struct digest expected) {
+static aot_status check_file(aot *model, const char *path, const char *name,
+                             struct digest expected) {
   uint64_t bytes;
   int file = aot_open_file(path, &bytes);
-  if (file < 0) return aot_fail(model, AOT_BAD_ARTIFACT, "cannot open %s: %s", path, strerror(errno));
+  if (file < 0)
+    return aot_fail(model, AOT_BAD_ARTIFACT, "cannot open %s: %s", path, strerror(errno));
   uint32_t crc = 0;
   bool read = bytes == expected.bytes && aot_crc_file(file, 0, bytes, &crc);
   int reason = errno;
   close(file);
   if (bytes != expected.bytes)
-    return aot_fail(model, AOT_BAD_ARTIFACT, "%s has %llu bytes, the plan says %llu: truncated or from another artifact",
+    return aot_fail(model, AOT_BAD_ARTIFACT,
+                    "%s has %llu bytes, the plan says %llu: truncated or from another artifact",
                     name, (unsigned long long)bytes, (unsigned long long)expected.bytes);
   if (!read) return aot_fail(model, AOT_IO, "cannot read %s: %s", path, strerror(reason));
   if (crc != expected.crc)
-    return aot_fail(model, AOT_BAD_ARTIFACT, "%s is corrupted or from another artifact: its checksum does not match", name);
+    return aot_fail(model, AOT_BAD_ARTIFACT,
+                    "%s is corrupted or from another artifact: its checksum does not match", name);
   return AOT_OK;
 }
 
 static aot_status allocate(aot *model) {
   uint64_t bytes = model->planned_bytes;
   if (bytes % AOT_ALIGNMENT || bytes > SIZE_MAX / 2)
-    return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: a block of %llu bytes", (unsigned long long)bytes);
+    return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: a block of %llu bytes",
+                    (unsigned long long)bytes);
   model->block = aligned_alloc(AOT_ALIGNMENT, bytes ? (size_t)bytes : AOT_ALIGNMENT);
   if (!model->block)
-    return aot_fail(model, AOT_MEMORY, "cannot allocate the %llu bytes that the plan needs", (unsigned long long)bytes);
+    return aot_fail(model, AOT_MEMORY, "cannot allocate the %llu bytes that the plan needs",
+                    (unsigned long long)bytes);
   memset(model->block, 0, (size_t)bytes);
   model->block_bytes = bytes;
-  for (uint32_t i = 0; i < model->tensor_count; i++) model->tensors[i].data = (uint8_t *)model->block + model->offsets[i];
-  for (uint64_t i = 0; i < model->arg_total; i++) model->args[i] = model->tensors[model->arg_tensor[i]].data;
+  for (uint32_t i = 0; i < model->tensor_count; i++)
+    model->tensors[i].data = (uint8_t *)model->block + model->offsets[i];
+  for (uint64_t i = 0; i < model->arg_total; i++)
+    model->args[i] = model->tensors[model->arg_tensor[i]].data;
   model->header_bytes = aot_state_header_bound(model);
   model->header = malloc((size_t)model->header_bytes);
   if (!model->header) return aot_fail(model, AOT_MEMORY, "out of memory");
@@ -63,12 +72,14 @@ static aot_status fill_constants(aot *model, int plan, uint64_t plan_bytes) {
     }
     if (tensor->kind != AOT_CONSTANT) continue;
     if (tensor->bytes > plan_bytes - at)
-      return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: constant '%s' is cut off", tensor->name);
+      return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: constant '%s' is cut off",
+                      tensor->name);
     if (!aot_read_at(plan, tensor->data, tensor->bytes, at))
       return aot_fail(model, AOT_IO, "cannot read plan.bin: %s", strerror(errno));
     at += tensor->bytes;
   }
-  if (at != plan_bytes) return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: bytes after the constants");
+  if (at != plan_bytes)
+    return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: bytes after the constants");
   return AOT_OK;
 }
 
@@ -79,7 +90,8 @@ static aot_status open_plan(aot *model, const char *folder) {
   uint64_t bytes;
   int plan = aot_open_file(path, &bytes);
   if (plan < 0)
-    return aot_fail(model, AOT_BAD_ARTIFACT, "cannot open %s: %s\nhint: name a folder that aotrain compile wrote", path,
+    return aot_fail(model, AOT_BAD_ARTIFACT,
+                    "cannot open %s: %s\nhint: name a folder that aotrain compile wrote", path,
                     strerror(errno));
   aot_status status = aot_plan_read(model, plan, bytes);
   if (!status) status = allocate(model);
@@ -90,7 +102,8 @@ static aot_status open_plan(aot *model, const char *folder) {
 
 static aot_status open_files(aot *model, const char *folder) {
   char path[PATH_MAX];
-  aot_join(path, sizeof path, folder, "kernels.so"); /* fits: shorter names than plan.bin's were checked */
+  aot_join(path, sizeof path, folder,
+           "kernels.so"); /* fits: shorter names than plan.bin's were checked */
   aot_status status = check_file(model, path, "kernels.so", model->kernel_file);
   if (!status) status = aot_kernels_open(model, path);
   if (status) return status;
@@ -181,7 +194,8 @@ aot_status aot_get_tensor(aot *model, uint32_t index, aot_tensor *tensor) {
 
 static aot_tensor *named(aot *model, const char *name) {
   for (uint32_t i = 0; name && i < model->tensor_count; i++)
-    if (model->tensors[i].kind != AOT_TEMP && strcmp(model->tensors[i].name, name) == 0) return &model->tensors[i];
+    if (model->tensors[i].kind != AOT_TEMP && strcmp(model->tensors[i].name, name) == 0)
+      return &model->tensors[i];
   return NULL;
 }
 
@@ -201,16 +215,20 @@ aot_status aot_entry(aot *model, const char *name, aot_signature *signature) {
       *signature = model->entries[i].signature;
       return AOT_OK;
     }
-  return status ? status : aot_fail(model, AOT_BAD_ARGUMENT, "no entry point '%s'", name ? name : "(null)");
+  return status ? status
+                : aot_fail(model, AOT_BAD_ARGUMENT, "no entry point '%s'", name ? name : "(null)");
 }
 
-static aot_status check_copy(aot *model, const char *name, const void *data, uint64_t bytes, aot_tensor *tensor) {
+static aot_status check_copy(aot *model, const char *name, const void *data, uint64_t bytes,
+                             aot_tensor *tensor) {
   aot_status status = aot_find(model, name, tensor);
   if (status) return status;
   if (bytes != tensor->bytes)
-    return aot_fail(model, AOT_BAD_ARGUMENT, "'%s' (%s) has %llu bytes, not %llu", name, dtype_name(tensor->dtype),
-                    (unsigned long long)tensor->bytes, (unsigned long long)bytes);
-  return data || !bytes ? AOT_OK : aot_fail(model, AOT_BAD_ARGUMENT, "no data given for '%s'", name);
+    return aot_fail(model, AOT_BAD_ARGUMENT, "'%s' (%s) has %llu bytes, not %llu", name,
+                    dtype_name(tensor->dtype), (unsigned long long)tensor->bytes,
+                    (unsigned long long)bytes);
+  return data || !bytes ? AOT_OK
+                        : aot_fail(model, AOT_BAD_ARGUMENT, "no data given for '%s'", name);
 }
 
 aot_status aot_set(aot *model, const char *name, const void *data, uint64_t bytes) {

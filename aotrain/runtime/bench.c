@@ -1,4 +1,5 @@
-/* bench.c: --bench N in, the time of a step and the memory out. The state it leaves is thrown away. */
+/* bench.c: --bench N in, the time of a step and the memory out. The state it leaves is thrown
+ * away. */
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -17,7 +18,8 @@ static int feed_first(aot *model, const struct options *options, int64_t *batch)
   aot_status status = aot_entry(model, "train", &train);
   if (status) return refuse_model(model, status);
   *batch = 1;
-  if (train.input_count && !aot_get_tensor(model, train.inputs[0], &input) && input.rank) *batch = input.shape[0];
+  if (train.input_count && !aot_get_tensor(model, train.inputs[0], &input) && input.rank)
+    *batch = input.shape[0];
   if (!options->data) return EXIT_DONE;
   int failed = dataset_open(&data, model, "train", options->data, options);
   uint64_t *order = calloc((size_t)data.batch + 1, sizeof *order);

@@ -29,7 +29,7 @@ FLAGS = (
     "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
     "-ffunction-sections", "-fdata-sections", "-pthread",
 )  # fmt: skip
-SMALL = ("-Os", "-s", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,-z,noseparate-code")
+SMALL = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
 LIBRARIES = ("-lm", "-ldl")
 
 
@@ -54,7 +54,7 @@ def build(target_triple: str | None = None) -> Built:
         return built
     temporary = _temporary_beside(folder)
     try:
-        compile_into(temporary, compiler, SMALL)
+        compile_into(temporary, compiler, small_flags(compiler))
         try:
             temporary.rename(folder)
         except OSError:  # another process was first
@@ -63,6 +63,14 @@ def build(target_triple: str | None = None) -> Built:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return built
+
+
+def small_flags(compiler: toolchain.Compiler) -> tuple[str, ...]:
+    """Flags for size, by what the compiler knows.
+
+    GNU ld pads segments to pages unless told not to; zig's linker does not know the option.
+    """
+    return (*SMALL, "-Oz") if compiler.is_zig else (*SMALL, "-Os", "-Wl,-z,noseparate-code")
 
 
 def compile_into(folder: Path, compiler: toolchain.Compiler, flags: tuple[str, ...]) -> Built:
@@ -95,7 +103,9 @@ def cache_folder() -> Path:
 
 
 def _key(compiler: toolchain.Compiler) -> str:
-    digest = hashlib.sha256(repr((compiler, FLAGS, SMALL, LIBRARIES, LIBRARY, PROGRAM)).encode())
+    digest = hashlib.sha256(
+        repr((compiler, FLAGS, small_flags(compiler), LIBRARIES, LIBRARY, PROGRAM)).encode()
+    )
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()[:20]

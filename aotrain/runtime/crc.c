@@ -23,9 +23,11 @@ uint32_t aot_crc32(uint32_t crc, const void *data, size_t bytes) {
   const uint8_t *at = data;
   crc = ~crc;
   for (; bytes >= 4; bytes -= 4, at += 4) {
-    uint32_t word = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+    uint32_t word =
+        (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
     crc ^= word;
-    crc = table[3][crc & 255u] ^ table[2][(crc >> 8) & 255u] ^ table[1][(crc >> 16) & 255u] ^ table[0][crc >> 24];
+    crc = table[3][crc & 255u] ^ table[2][(crc >> 8) & 255u] ^ table[1][(crc >> 16) & 255u] ^
+          table[0][crc >> 24];
   }
   for (; bytes; bytes--, at++) crc = (crc >> 8) ^ table[0][(crc ^ *at) & 255u];
   return ~crc;

@@ -32,20 +32,28 @@ static int map_file(const char *path, const uint8_t **bytes, uint64_t *size) {
   *size = (uint64_t)status.st_size;
   *bytes = (const uint8_t *)"";
   void *mapped = NULL;
-  if (S_ISREG(status.st_mode) && *size) mapped = mmap(NULL, (size_t)*size, PROT_READ, MAP_PRIVATE, file, 0);
+  if (S_ISREG(status.st_mode) && *size)
+    mapped = mmap(NULL, (size_t)*size, PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
   if (!S_ISREG(status.st_mode)) return refuse(EXIT_INPUT, "AOT-D010", NULL, "%s is no file", path);
-  if (mapped == MAP_FAILED) return refuse(EXIT_INPUT, "AOT-D010", NULL, "cannot read %s: %s", path, strerror(errno));
+  if (mapped == MAP_FAILED)
+    return refuse(EXIT_INPUT, "AOT-D010", NULL, "cannot read %s: %s", path, strerror(errno));
   if (mapped) *bytes = mapped; /* stays mapped until the process ends */
   return EXIT_DONE;
 }
 
-static bool read_any(const uint8_t *bytes, uint64_t size, struct files *files, struct fault *fault) {
+static bool read_any(const uint8_t *bytes, uint64_t size, struct files *files,
+                     struct fault *fault) {
   struct array *next = &files->arrays[files->count];
-  if (size >= 2 && memcmp(bytes, "PK", 2) == 0) return npz_read(bytes, size, files->arrays, &files->count, fault);
-  if (size >= 2 && memcmp(bytes, "\x1f\x8b", 2) == 0) return fault_set(fault, "AOT-D012", "unpack it with gunzip", "it is compressed");
-  bool numpy = size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0, idx = size >= 4 && !bytes[0] && !bytes[1];
-  if (!numpy && !idx) return fault_set(fault, "AOT-D011", "it must be .npz, .npy or IDX", "unknown format, or truncated");
+  if (size >= 2 && memcmp(bytes, "PK", 2) == 0)
+    return npz_read(bytes, size, files->arrays, &files->count, fault);
+  if (size >= 2 && memcmp(bytes, "\x1f\x8b", 2) == 0)
+    return fault_set(fault, "AOT-D012", "unpack it with gunzip", "it is compressed");
+  bool numpy = size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0,
+       idx = size >= 4 && !bytes[0] && !bytes[1];
+  if (!numpy && !idx)
+    return fault_set(fault, "AOT-D011", "it must be .npz, .npy or IDX",
+                     "unknown format, or truncated");
   if (files->count == ARRAYS_MAX) return fault_set(fault, "AOT-D011", NULL, "too many arrays");
   if (!(numpy ? npy_read : idx_read)(bytes, size, next, fault)) return false;
   files->count++;
@@ -60,8 +68,10 @@ static int read_file(struct files *files, const char *name, const char *path) {
   int failed = map_file(path, &bytes, &size);
   if (failed) return failed;
   if (first < ARRAYS_MAX) files->arrays[first].name[0] = 0;
-  if (!read_any(bytes, size, files, &fault)) return refuse(EXIT_INPUT, fault.code, fault.hint, "%s: %s", path, fault.text);
-  if (*name && files->count == first + 1) snprintf(files->arrays[first].name, sizeof files->arrays[first].name, "%s", name);
+  if (!read_any(bytes, size, files, &fault))
+    return refuse(EXIT_INPUT, fault.code, fault.hint, "%s: %s", path, fault.text);
+  if (*name && files->count == first + 1)
+    snprintf(files->arrays[first].name, sizeof files->arrays[first].name, "%s", name);
   return EXIT_DONE;
 }
 
@@ -96,12 +106,14 @@ static int find_array(const struct files *files, const char *name) {
 static int no_array(const struct dataset *data, const struct files *files, const char *missing) {
   char inputs[256] = "", arrays[256] = "";
   for (uint32_t i = 0; i < data->count; i++)
-    snprintf(inputs + strlen(inputs), sizeof inputs - strlen(inputs), "%s%s", i ? ", " : "", data->columns[i].input.name);
+    snprintf(inputs + strlen(inputs), sizeof inputs - strlen(inputs), "%s%s", i ? ", " : "",
+             data->columns[i].input.name);
   for (uint32_t i = 0; i < files->count; i++)
     snprintf(arrays + strlen(arrays), sizeof arrays - strlen(arrays), "%s%s", i ? ", " : "",
              *files->arrays[i].name ? files->arrays[i].name : "(unnamed)");
   return refuse(EXIT_INPUT, "AOT-D013", "name the array with --map input=array",
-                "%s: no array for input '%s': the model takes %s, the file has %s", files->spec, missing, inputs, arrays);
+                "%s: no array for input '%s': the model takes %s, the file has %s", files->spec,
+                missing, inputs, arrays);
 }
 
 static void take(struct dataset *data, struct files *files, uint32_t column, int array) {
@@ -127,7 +139,8 @@ static int match(struct dataset *data, struct files *files, const struct options
     if (open_inputs != open_arrays) return no_array(data, files, data->columns[i].input.name);
     while (files->used[array]) array++;
     if (*files->arrays[array].name)
-      say(options, "%s: array '%s' is taken for input '%s'", files->spec, files->arrays[array].name, data->columns[i].input.name);
+      say(options, "%s: array '%s' is taken for input '%s'", files->spec, files->arrays[array].name,
+          data->columns[i].input.name);
     take(data, files, i, (int)array);
   }
   return EXIT_DONE;
@@ -144,11 +157,15 @@ static int list_inputs(struct dataset *data, aot *model, const char *entry) {
     aot_tensor input;
     aot_get_tensor(model, signature.inputs[i], &input);
     if (strcmp(input.name, "rows") == 0 && !input.rank) continue;
-    if (data->count == PAIRS_MAX) return refuse(EXIT_INPUT, "AOT-D013", NULL, "%s has more than %d inputs", entry, PAIRS_MAX);
-    if (!input.rank) return refuse(EXIT_INPUT, "AOT-D014", NULL, "input '%s' is a scalar and has no rows", input.name);
+    if (data->count == PAIRS_MAX)
+      return refuse(EXIT_INPUT, "AOT-D013", NULL, "%s has more than %d inputs", entry, PAIRS_MAX);
+    if (!input.rank)
+      return refuse(EXIT_INPUT, "AOT-D014", NULL, "input '%s' is a scalar and has no rows",
+                    input.name);
     data->columns[data->count++] = (struct column){.input = input, .label = input.index == target};
   }
-  return data->count ? EXIT_DONE : refuse(EXIT_INPUT, "AOT-D013", NULL, "%s takes no inputs", entry);
+  return data->count ? EXIT_DONE
+                     : refuse(EXIT_INPUT, "AOT-D013", NULL, "%s takes no inputs", entry);
 }
 
 static int check(struct dataset *data, const aot_info *info, const char *spec) {
@@ -159,16 +176,20 @@ static int check(struct dataset *data, const aot_info *info, const char *spec) {
     if (failed) return failed;
     if (i == 0) data->rows = column->array.shape[0];
     if (column->array.shape[0] != data->rows)
-      return refuse(EXIT_INPUT, "AOT-D016", NULL, "%s: the array for input '%s' has %" PRId64 " rows, the one for '%s' has %" PRId64,
-                    spec, column->input.name, column->array.shape[0], data->columns[0].input.name, data->rows);
+      return refuse(
+          EXIT_INPUT, "AOT-D016", NULL,
+          "%s: the array for input '%s' has %" PRId64 " rows, the one for '%s' has %" PRId64, spec,
+          column->input.name, column->array.shape[0], data->columns[0].input.name, data->rows);
     if (column->input.shape[0] != data->batch)
-      return refuse(EXIT_INPUT, "AOT-D014", NULL, "inputs '%s' and '%s' of the model have different batch sizes", column->input.name,
-                    data->columns[0].input.name);
+      return refuse(EXIT_INPUT, "AOT-D014", NULL,
+                    "inputs '%s' and '%s' of the model have different batch sizes",
+                    column->input.name, data->columns[0].input.name);
   }
   return data->rows ? EXIT_DONE : refuse(EXIT_INPUT, "AOT-D018", NULL, "%s has no rows", spec);
 }
 
-int dataset_open(struct dataset *data, aot *model, const char *entry, const char *spec, const struct options *options) {
+int dataset_open(struct dataset *data, aot *model, const char *entry, const char *spec,
+                 const struct options *options) {
   static struct files files; /* too large for the stack; the arrays are copied out of it */
   aot_info info;
   memset(&files, 0, sizeof files);

@@ -1,4 +1,5 @@
-/* describe.c: an open artifact in, its signature and sizes printed: what `aotrun model.aot` alone does. */
+/* describe.c: an open artifact in, its signature and sizes printed: what `aotrun model.aot`
+ * alone does. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 
 static void print_tensor(const char *what, const aot_tensor *tensor) {
   printf("  %-7s %s  %s[", what, tensor->name, dtype_name(tensor->dtype));
-  for (uint32_t axis = 0; axis < tensor->rank; axis++) printf(axis ? ", %" PRId64 : "%" PRId64, tensor->shape[axis]);
+  for (uint32_t axis = 0; axis < tensor->rank; axis++)
+    printf(axis ? ", %" PRId64 : "%" PRId64, tensor->shape[axis]);
   printf("]\n");
 }
 
@@ -36,8 +38,9 @@ int describe(aot *model, const struct options *options) {
     report_sizes(trainable, state, info.block_bytes);
     return EXIT_DONE;
   }
-  printf("%s: %" PRIu64 " trainable parameters, %" PRIu64 " bytes of state, %" PRIu64 " bytes in all\n", info.name, trainable, state,
-         info.block_bytes);
+  printf("%s: %" PRIu64 " trainable parameters, %" PRIu64 " bytes of state, %" PRIu64
+         " bytes in all\n",
+         info.name, trainable, state, info.block_bytes);
   print_entry(model, "train");
   print_entry(model, "eval");
   print_entry(model, "predict");

@@ -1,4 +1,5 @@
-/* file.c: paths and descriptors in, whole reads and writes out; signals and short counts are handled here. */
+/* file.c: paths and descriptors in, whole reads and writes out; signals and short counts are
+ * handled here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

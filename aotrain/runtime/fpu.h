@@ -19,7 +19,9 @@ static inline void aot_fpu_restore(uint64_t before) { _mm_setcsr((uint32_t)befor
 
 #elif defined(__aarch64__)
 
-static inline void aot_fpu_restore(uint64_t before) { __asm__ volatile("msr fpcr, %0" : : "r"(before)); }
+static inline void aot_fpu_restore(uint64_t before) {
+  __asm__ volatile("msr fpcr, %0" : : "r"(before));
+}
 
 static inline uint64_t aot_fpu_flush_denormals(void) {
   uint64_t before;

@@ -1,4 +1,5 @@
-/* idx.c: the bytes of an IDX file (MNIST's: big-endian header, then the elements) in, an array out. */
+/* idx.c: the bytes of an IDX file (MNIST's: big-endian header, then the elements) in, an array
+ * out. */
 #include <string.h>
 
 #include "program.h"
@@ -7,7 +8,8 @@ bool idx_read(const uint8_t *bytes, uint64_t size, struct array *array, struct f
   if (size < 4 || bytes[0] || bytes[1] || bytes[3] > RANK_MAX || size < 4 + 4 * (uint64_t)bytes[3])
     return fault_set(fault, "AOT-D011", NULL, "not an IDX file, or truncated");
   if (bytes[2] != 0x08 && bytes[2] != 0x09)
-    return fault_set(fault, "AOT-D011", "convert it to .npz", "IDX type 0x%02x is not supported, only bytes are", bytes[2]);
+    return fault_set(fault, "AOT-D011", "convert it to .npz",
+                     "IDX type 0x%02x is not supported, only bytes are", bytes[2]);
   array->dtype = bytes[2] == 0x08 ? AOT_UINT8 : AOT_INT8;
   array->rank = bytes[3];
   array->pixels = array->dtype == AOT_UINT8;

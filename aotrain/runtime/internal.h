@@ -37,8 +37,8 @@ struct aot {
   uint8_t *tables; /* plan.bin without its constants; names point into it */
   aot_tensor *tensors;
   int64_t *dims;
-  uint64_t *offsets;  /* [tensors] bytes in the block */
-  double *defaults;   /* [tensors], of HYPER */
+  uint64_t *offsets; /* [tensors] bytes in the block */
+  double *defaults;  /* [tensors], of HYPER */
   const char **kernels;
   struct entry *entries;
   struct launch *launches;
@@ -58,14 +58,14 @@ struct aot {
   void *library; /* dlopen's */
   struct pool *pool;
 
-  int64_t steps;             /* counted here when the plan has no "step" counter */
-  aot_tensor *step_counter;  /* int64 scalar or null */
-  aot_tensor *loss;          /* output of train */
+  int64_t steps;            /* counted here when the plan has no "step" counter */
+  aot_tensor *step_counter; /* int64 scalar or null */
+  aot_tensor *loss;         /* output of train */
   struct entry *train, *eval, *predict;
 
-  char *header;           /* of a checkpoint being read or written */
-  uint64_t header_bytes;  /* its capacity */
-  uint64_t *found;        /* [tensors] where a checkpoint holds each, bytes */
+  char *header;          /* of a checkpoint being read or written */
+  uint64_t header_bytes; /* its capacity */
+  uint64_t *found;       /* [tensors] where a checkpoint holds each, bytes */
 };
 
 /* error.c */

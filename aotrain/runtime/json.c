@@ -2,7 +2,9 @@
 #include "json.h"
 
 static void skip_space(struct json *in) {
-  while (in->at < in->end && (*in->at == ' ' || *in->at == '\n' || *in->at == '\t' || *in->at == '\r')) in->at++;
+  while (in->at < in->end &&
+         (*in->at == ' ' || *in->at == '\n' || *in->at == '\t' || *in->at == '\r'))
+    in->at++;
 }
 
 bool json_eat(struct json *in, char expected) {
@@ -49,7 +51,9 @@ static bool code_point(struct json *in, uint32_t *value) {
   if (!hex4(in, value)) return false;
   if (*value < 0xD800 || *value > 0xDFFF) return *value != 0;
   uint32_t low;
-  if (*value > 0xDBFF || in->end - in->at < 2 || *in->at++ != '\\' || *in->at++ != 'u' || !hex4(in, &low)) return false;
+  if (*value > 0xDBFF || in->end - in->at < 2 || *in->at++ != '\\' || *in->at++ != 'u' ||
+      !hex4(in, &low))
+    return false;
   if (low < 0xDC00 || low > 0xDFFF) return false;
   *value = 0x10000 + ((*value - 0xD800) << 10) + (low - 0xDC00);
   return true;

@@ -1,4 +1,5 @@
-/* json.h: the strict part of JSON that a safetensors header needs: objects, strings, natural numbers. */
+/* json.h: the strict part of JSON that a safetensors header needs: objects, strings, natural
+ * numbers. */
 #ifndef AOT_JSON_H
 #define AOT_JSON_H
 
@@ -10,9 +11,11 @@ struct json { /* the text that is left */
   const char *at, *end;
 };
 
-/* Skips white space, then `expected`; false, and nothing consumed but white space, when it is not there. */
+/* Skips white space, then `expected`; false, and nothing consumed but white space, when it is
+ * not there. */
 bool json_eat(struct json *in, char expected);
-/* A string into out[size] as UTF-8 with its NUL; false when it is malformed, too long, or holds a NUL. */
+/* A string into out[size] as UTF-8 with its NUL; false when it is malformed, too long, or holds
+ * a NUL. */
 bool json_string(struct json *in, char *out, size_t size);
 /* 0 .. 2^63-1 without sign, fraction, exponent or leading zero. */
 bool json_natural(struct json *in, uint64_t *value);

@@ -40,7 +40,8 @@ static void on_signal(int signal) {
 }
 
 static void catch_signals(void) {
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND | SA_RESTART}; /* the second one kills */
+  struct sigaction action = {.sa_handler = on_signal,
+                             .sa_flags = SA_RESETHAND | SA_RESTART}; /* the second one kills */
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
   struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -69,7 +70,8 @@ static int act(aot *model, const struct options *options) {
   int failed = options->data ? train(model, options) : load_only(model, options);
   if (!failed && !options->data && options->valid) failed = evaluate(model, options);
   if (!failed && options->predict) failed = predict(model, options);
-  if (!failed && !options->data && !options->valid && !options->predict) failed = describe(model, options);
+  if (!failed && !options->data && !options->valid && !options->predict)
+    failed = describe(model, options);
   return failed;
 }
 

@@ -1,4 +1,5 @@
-/* npy.c: the bytes of a .npy file in (NumPy's format 1 to 3), an array that points into them out. */
+/* npy.c: the bytes of a .npy file in (NumPy's format 1 to 3), an array that points into them
+ * out. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,9 @@ bool fault_set(struct fault *fault, const char *code, const char *hint, const ch
 bool array_bytes(const struct array *array, uint64_t *bytes) {
   *bytes = dtype_bytes(array->dtype);
   for (uint32_t axis = 0; axis < array->rank; axis++)
-    if (array->shape[axis] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)array->shape[axis], bytes)) return false;
+    if (array->shape[axis] < 0 ||
+        __builtin_mul_overflow(*bytes, (uint64_t)array->shape[axis], bytes))
+      return false;
   return true;
 }
 
@@ -58,7 +61,9 @@ static bool read_shape(struct text *in, struct array *array) {
     int64_t extent = 0;
     skip_space(in);
     for (first = in->at; in->at < in->end && *in->at >= '0' && *in->at <= '9'; in->at++)
-      if (__builtin_mul_overflow(extent, 10, &extent) || __builtin_add_overflow(extent, *in->at - '0', &extent)) return false;
+      if (__builtin_mul_overflow(extent, 10, &extent) ||
+          __builtin_add_overflow(extent, *in->at - '0', &extent))
+        return false;
     if (in->at == first || array->rank == RANK_MAX) return false;
     array->shape[array->rank++] = extent;
     if (!eat(in, ",")) return eat(in, ")");
@@ -70,8 +75,9 @@ static bool read_dtype(const char *descr, aot_dtype *dtype) {
   static const struct {
     char code[3];
     aot_dtype dtype;
-  } known[] = {{"b1", AOT_BOOL},   {"i1", AOT_INT8},  {"u1", AOT_UINT8},  {"i2", AOT_INT16},   {"u2", AOT_UINT16}, {"f2", AOT_FLOAT16},
-               {"i4", AOT_INT32},  {"u4", AOT_UINT32}, {"f4", AOT_FLOAT32}, {"i8", AOT_INT64}, {"u8", AOT_UINT64}, {"f8", AOT_FLOAT64}};
+  } known[] = {{"b1", AOT_BOOL},    {"i1", AOT_INT8},    {"u1", AOT_UINT8},  {"i2", AOT_INT16},
+               {"u2", AOT_UINT16},  {"f2", AOT_FLOAT16}, {"i4", AOT_INT32},  {"u4", AOT_UINT32},
+               {"f4", AOT_FLOAT32}, {"i8", AOT_INT64},   {"u8", AOT_UINT64}, {"f8", AOT_FLOAT64}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(descr + 1, known[i].code) == 0 && (descr[0] == '<' || descr[0] == '|')) {
       *dtype = known[i].dtype;
@@ -81,14 +87,17 @@ static bool read_dtype(const char *descr, aot_dtype *dtype) {
 }
 
 /* {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } with the keys in any order. */
-static bool read_dictionary(struct text *in, struct array *array, char *descr, size_t size, bool *fortran) {
+static bool read_dictionary(struct text *in, struct array *array, char *descr, size_t size,
+                            bool *fortran) {
   unsigned seen = 0;
   char key[32];
   if (!eat(in, "{")) return false;
   while (!eat(in, "}")) {
     if (!quoted(in, key, sizeof key) || !eat(in, ":")) return false;
     if (strcmp(key, "descr") == 0 && quoted(in, descr, size)) seen |= 1;
-    else if (strcmp(key, "fortran_order") == 0 && ((*fortran = eat(in, "True")) || eat(in, "False"))) seen |= 2;
+    else if (strcmp(key, "fortran_order") == 0 &&
+             ((*fortran = eat(in, "True")) || eat(in, "False")))
+      seen |= 2;
     else if (strcmp(key, "shape") == 0 && read_shape(in, array)) seen |= 4;
     else return false;
     if (!eat(in, ",")) return eat(in, "}") && seen == 7;
@@ -96,7 +105,8 @@ static bool read_dictionary(struct text *in, struct array *array, char *descr, s
   return seen == 7;
 }
 
-/* Where the dictionary lies; false for a bad magic, an unknown version, or a header outside the file. */
+/* Where the dictionary lies; false for a bad magic, an unknown version, or a header outside the
+ * file. */
 static bool find_dictionary(const uint8_t *bytes, uint64_t size, struct text *in) {
   if (size < 12 || memcmp(bytes, "\x93NUMPY", 6) != 0 || bytes[6] < 1 || bytes[6] > 3) return false;
   uint64_t prefix = bytes[6] == 1 ? 10 : 12;
@@ -113,14 +123,18 @@ bool npy_read(const uint8_t *bytes, uint64_t size, struct array *array, struct f
   char descr[32] = "";
   bool fortran = false;
   array->pixels = false;
-  if (!find_dictionary(bytes, size, &in)) return fault_set(fault, "AOT-D011", NULL, "not a .npy array, or truncated");
+  if (!find_dictionary(bytes, size, &in))
+    return fault_set(fault, "AOT-D011", NULL, "not a .npy array, or truncated");
   array->data = (const uint8_t *)in.end;
   if (!read_dictionary(&in, array, descr, sizeof descr, &fortran))
-    return fault_set(fault, "AOT-D011", "save plain arrays, no objects or records", "its .npy header cannot be read");
+    return fault_set(fault, "AOT-D011", "save plain arrays, no objects or records",
+                     "its .npy header cannot be read");
   if (!read_dtype(descr, &array->dtype))
-    return fault_set(fault, "AOT-D011", "save bool, integer or float arrays in little-endian order", "dtype '%s' is not supported", descr);
+    return fault_set(fault, "AOT-D011", "save bool, integer or float arrays in little-endian order",
+                     "dtype '%s' is not supported", descr);
   if (fortran && array->rank > 1)
-    return fault_set(fault, "AOT-D011", "save np.ascontiguousarray(array)", "the array is in Fortran order");
+    return fault_set(fault, "AOT-D011", "save np.ascontiguousarray(array)",
+                     "the array is in Fortran order");
   if (!array_bytes(array, &array->bytes) || array->bytes > (uint64_t)(bytes + size - array->data))
     return fault_set(fault, "AOT-D011", NULL, "truncated: shorter than its shape says");
   return true;

@@ -1,4 +1,5 @@
-/* options.c: argv in, struct options out; an unknown option is answered with the closest known one. */
+/* options.c: argv in, struct options out; an unknown option is answered with the closest known
+ * one. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static int read_count(const char *name, const char *text, int64_t *to) {
   long long value = strtoll(text, &end, 10);
   bool none = strcmp(name, "seed") == 0;
   if (errno || end == text || *end || value < (none ? 0 : 1) || value > INT64_MAX / 2)
-    return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes a whole number%s, not '%s'", name, none ? "" : " above 0", text);
+    return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes a whole number%s, not '%s'", name,
+                  none ? "" : " above 0", text);
   *to = value;
   return EXIT_DONE;
 }
@@ -59,7 +61,8 @@ static int read_pair(const char *name, char *text, struct pair *pairs, uint32_t 
   char *equals = strchr(text, '=');
   if (!equals || equals == text || !equals[1])
     return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes name=value, not '%s'", name, text);
-  if (*count == PAIRS_MAX) return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s more than %d times", name, PAIRS_MAX);
+  if (*count == PAIRS_MAX)
+    return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s more than %d times", name, PAIRS_MAX);
   *equals = 0;
   pairs[(*count)++] = (struct pair){text, equals + 1};
   return EXIT_DONE;
@@ -69,7 +72,8 @@ static const struct option *find(const struct option *known, const char *argumen
   for (; known->name; known++) {
     size_t length = strlen(known->name);
     if (argument[1] == known->letter && known->letter && !argument[2]) return known;
-    if (strncmp(argument, "--", 2) != 0 || strncmp(argument + 2, known->name, length) != 0) continue;
+    if (strncmp(argument, "--", 2) != 0 || strncmp(argument + 2, known->name, length) != 0)
+      continue;
     if (argument[2 + length] == '=') *value = (char *)argument + 3 + length;
     if (!argument[2 + length] || *value) return known;
   }
@@ -82,7 +86,8 @@ static int apply(struct options *options, const struct option *option, char *val
   case TEXT: *(const char **)option->to = value; return EXIT_DONE;
   case COUNT: return read_count(option->name, value, option->to);
   case PAIR:
-    if (option->to == options->set) return read_pair(option->name, value, options->set, &options->sets);
+    if (option->to == options->set)
+      return read_pair(option->name, value, options->set, &options->sets);
     return read_pair(option->name, value, options->map, &options->maps);
   }
   return EXIT_BUG;
@@ -104,28 +109,41 @@ int options_parse(struct options *options, int argc, char **argv) {
   *options = (struct options){.seed = -1, .keep = 3};
   int64_t threads = 0;
   const char *rate = NULL;
-  const struct option known[] = {
-      {"data", 0, TEXT, &options->data},         {"valid", 0, TEXT, &options->valid},
-      {"epochs", 0, COUNT, &options->epochs},    {"steps", 0, COUNT, &options->steps},
-      {"lr", 0, TEXT, &rate},                    {"set", 0, PAIR, options->set},
-      {"map", 0, PAIR, options->map},            {"seed", 0, COUNT, &options->seed},
-      {"threads", 0, COUNT, &threads},           {"save", 0, TEXT, &options->save},
-      {"resume", 0, TEXT, &options->resume},     {"save-every", 0, COUNT, &options->save_every},
-      {"keep", 0, COUNT, &options->keep},        {"predict", 0, TEXT, &options->predict},
-      {"output", 'o', TEXT, &options->output},   {"bench", 0, COUNT, &options->bench},
-      {"quiet", 'q', FLAG, &options->quiet},     {"json", 0, FLAG, &options->json},
-      {"help", 'h', FLAG, &options->help},       {NULL, 0, FLAG, NULL}};
+  const struct option known[] = {{"data", 0, TEXT, &options->data},
+                                 {"valid", 0, TEXT, &options->valid},
+                                 {"epochs", 0, COUNT, &options->epochs},
+                                 {"steps", 0, COUNT, &options->steps},
+                                 {"lr", 0, TEXT, &rate},
+                                 {"set", 0, PAIR, options->set},
+                                 {"map", 0, PAIR, options->map},
+                                 {"seed", 0, COUNT, &options->seed},
+                                 {"threads", 0, COUNT, &threads},
+                                 {"save", 0, TEXT, &options->save},
+                                 {"resume", 0, TEXT, &options->resume},
+                                 {"save-every", 0, COUNT, &options->save_every},
+                                 {"keep", 0, COUNT, &options->keep},
+                                 {"predict", 0, TEXT, &options->predict},
+                                 {"output", 'o', TEXT, &options->output},
+                                 {"bench", 0, COUNT, &options->bench},
+                                 {"quiet", 'q', FLAG, &options->quiet},
+                                 {"json", 0, FLAG, &options->json},
+                                 {"help", 'h', FLAG, &options->help},
+                                 {NULL, 0, FLAG, NULL}};
   for (int i = 1; i < argc; i++) {
     char *value = NULL;
     if (argv[i][0] != '-' || !argv[i][1]) {
-      if (options->model) return refuse(EXIT_USAGE, "AOT-U005", NULL, "two artifacts given: '%s' and '%s'", options->model, argv[i]);
+      if (options->model)
+        return refuse(EXIT_USAGE, "AOT-U005", NULL, "two artifacts given: '%s' and '%s'",
+                      options->model, argv[i]);
       options->model = argv[i];
       continue;
     }
     const struct option *option = find(known, argv[i], &value);
     if (!option) return unknown(known, argv[i] + strspn(argv[i], "-"));
-    if (option->form == FLAG && value) return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes no value", option->name);
-    if (option->form != FLAG && !value && !(value = argv[++i])) return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s needs a value", option->name);
+    if (option->form == FLAG && value)
+      return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s takes no value", option->name);
+    if (option->form != FLAG && !value && !(value = argv[++i]))
+      return refuse(EXIT_USAGE, "AOT-U004", NULL, "--%s needs a value", option->name);
     int failed = apply(options, option, value);
     if (failed) return failed;
   }

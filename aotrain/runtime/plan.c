@@ -27,24 +27,28 @@ static uint64_t little(const uint8_t *at, unsigned bytes) {
 static aot_status check_header(aot *model, const uint8_t *header, uint64_t file_bytes) {
   if (memcmp(header, "AOTPLAN", 8) != 0)
     return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is not a plan");
-  uint64_t version = little(header + 8, 4), bytes = little(header + 16, 8), tables = little(header + 24, 8);
+  uint64_t version = little(header + 8, 4), bytes = little(header + 16, 8),
+           tables = little(header + 24, 8);
   if (version != VERSION)
     return aot_fail(model, AOT_NEWER,
                     "plan.bin has format version %llu, this loader reads %d\n"
                     "hint: compile the model again, or use the loader that came with the artifact",
                     (unsigned long long)version, VERSION);
   if (bytes != file_bytes)
-    return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin has %llu bytes, its header says %llu: truncated?",
+    return aot_fail(model, AOT_BAD_ARTIFACT,
+                    "plan.bin has %llu bytes, its header says %llu: truncated?",
                     (unsigned long long)file_bytes, (unsigned long long)bytes);
   if (tables < HEADER || tables > file_bytes)
-    return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: its tables end outside the file");
+    return aot_fail(model, AOT_BAD_ARTIFACT,
+                    "plan.bin is corrupted: its tables end outside the file");
   return AOT_OK;
 }
 
 aot_status aot_plan_read(aot *model, int file, uint64_t file_bytes) {
   uint8_t header[HEADER];
   if (file_bytes < HEADER)
-    return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is truncated: %llu bytes", (unsigned long long)file_bytes);
+    return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is truncated: %llu bytes",
+                    (unsigned long long)file_bytes);
   if (!aot_read_at(file, header, HEADER, 0))
     return aot_fail(model, AOT_IO, "cannot read plan.bin: %s", strerror(errno));
   aot_status status = check_header(model, header, file_bytes);
@@ -60,7 +64,8 @@ aot_status aot_plan_read(aot *model, int file, uint64_t file_bytes) {
   uint64_t bytes = model->constants_at - HEADER;
   model->tables = malloc(bytes ? bytes : 1);
   if (!model->tables)
-    return aot_fail(model, AOT_MEMORY, "cannot allocate %llu bytes for the plan's tables", (unsigned long long)bytes);
+    return aot_fail(model, AOT_MEMORY, "cannot allocate %llu bytes for the plan's tables",
+                    (unsigned long long)bytes);
   model->table_bytes += bytes;
   if (!aot_read_at(file, model->tables, bytes, HEADER))
     return aot_fail(model, AOT_IO, "cannot read plan.bin: %s", strerror(errno));

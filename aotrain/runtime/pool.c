@@ -4,9 +4,10 @@
  *
  *   generation (32 bits) | tasks (16) | next (16)
  *
- * A thread claims a task by compare-and-swap on the whole word, so a thread that wakes late can claim
- * nothing of a job that has ended, and the job's fields that it has read belong to the task it claims.
- * Idle threads spin for some microseconds, as the next launch is usually near, then sleep. */
+ * A thread claims a task by compare-and-swap on the whole word, so a thread that wakes late can
+ * claim nothing of a job that has ended, and the job's fields that it has read belong to the task
+ * it claims. Idle threads spin for some microseconds, as the next launch is usually near, then
+ * sleep. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -48,7 +49,8 @@ struct pool {
   _Atomic bool stop;
 };
 
-/* glibc would otherwise allocate a library's thread-locals at first use, which may be after aot_open. */
+/* glibc would otherwise allocate a library's thread-locals at first use, which may be after
+ * aot_open. */
 #if defined(__GLIBC__)
 static _Thread_local struct worker *self __attribute__((tls_model("initial-exec")));
 #else
@@ -73,7 +75,10 @@ static void work(struct pool *pool, struct worker *worker) {
   while (claimable(ticket)) {
     task_fn task = atomic_load(&pool->task);
     void *closure = atomic_load(&pool->closure);
-    struct { void *unused; int32_t tasks; } env = {NULL, atomic_load(&pool->total)};
+    struct {
+      void *unused;
+      int32_t tasks;
+    } env = {NULL, atomic_load(&pool->total)};
     int id = atomic_load(&pool->first) + (int)ticket_next(ticket);
     uint32_t tasks = ticket_tasks(ticket);
     if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1)) continue;
@@ -93,12 +98,15 @@ static void work(struct pool *pool, struct worker *worker) {
 
 static void sleep_until_work(struct pool *pool) {
   for (int i = 0; i < SPINS; i++) {
-    if (claimable(atomic_load_explicit(&pool->ticket, memory_order_relaxed)) || atomic_load(&pool->stop)) return;
+    if (claimable(atomic_load_explicit(&pool->ticket, memory_order_relaxed)) ||
+        atomic_load(&pool->stop))
+      return;
     relax_cpu();
   }
   pthread_mutex_lock(&pool->lock);
   atomic_fetch_add(&pool->sleepers, 1);
-  while (!claimable(atomic_load(&pool->ticket)) && !atomic_load(&pool->stop)) pthread_cond_wait(&pool->work, &pool->lock);
+  while (!claimable(atomic_load(&pool->ticket)) && !atomic_load(&pool->stop))
+    pthread_cond_wait(&pool->work, &pool->lock);
   atomic_fetch_sub(&pool->sleepers, 1);
   pthread_mutex_unlock(&pool->lock);
 }
@@ -140,7 +148,10 @@ static void run_job(struct pool *pool, struct worker *caller, uint32_t tasks) {
 }
 
 static int serial(task_fn task, void *closure, int tasks) {
-  struct { void *unused; int32_t tasks; } env = {NULL, tasks};
+  struct {
+    void *unused;
+    int32_t tasks;
+  } env = {NULL, tasks};
   int result = 0;
   for (int id = 0; id < tasks; id++) {
     int failed = task(id, &env, closure);
@@ -153,7 +164,8 @@ static int parallel(task_fn task, void *closure, int tasks) {
   struct worker *caller = self;
   struct pool *pool = caller ? caller->pool : NULL;
   if (tasks <= 0) tasks = pool ? (int)pool->threads : 1;
-  if (!pool || pool->started == 0 || caller->in_task || tasks == 1) return serial(task, closure, tasks);
+  if (!pool || pool->started == 0 || caller->in_task || tasks == 1)
+    return serial(task, closure, tasks);
   atomic_store(&pool->task, task);
   atomic_store(&pool->closure, closure);
   atomic_store(&pool->total, tasks);
@@ -166,7 +178,9 @@ static int parallel(task_fn task, void *closure, int tasks) {
   return atomic_load(&pool->result);
 }
 
-static uint64_t aligned(uint64_t bytes) { return (bytes + AOT_ALIGNMENT - 1) / AOT_ALIGNMENT * AOT_ALIGNMENT; }
+static uint64_t aligned(uint64_t bytes) {
+  return (bytes + AOT_ALIGNMENT - 1) / AOT_ALIGNMENT * AOT_ALIGNMENT;
+}
 
 static void *scratch_push(uint64_t bytes) {
   if (!self || bytes > self->pool->scratch_bytes) return NULL;
@@ -202,7 +216,8 @@ struct pool *aot_pool_new(uint32_t threads, uint64_t scratch_bytes) {
   pool->scratch_bytes = scratch_bytes > UINT64_MAX / 2 ? scratch_bytes : aligned(scratch_bytes);
   pool->workers = calloc(threads, sizeof *pool->workers);
   uint64_t all;
-  if (__builtin_mul_overflow(pool->scratch_bytes, threads, &all) || all > SIZE_MAX / 2) all = SIZE_MAX / 2;
+  if (__builtin_mul_overflow(pool->scratch_bytes, threads, &all) || all > SIZE_MAX / 2)
+    all = SIZE_MAX / 2;
   pool->scratch = aligned_alloc(AOT_ALIGNMENT, (size_t)(all ? aligned(all) : AOT_ALIGNMENT));
   if (!pool->workers || !pool->scratch) {
     aot_pool_free(pool);
@@ -212,7 +227,8 @@ struct pool *aot_pool_new(uint32_t threads, uint64_t scratch_bytes) {
     pool->workers[i].pool = pool;
     pool->workers[i].scratch = pool->scratch + i * pool->scratch_bytes;
   }
-  for (uint32_t i = 1; i < threads; i++) { /* a thread that cannot start leaves its work to the others */
+  for (uint32_t i = 1; i < threads;
+       i++) { /* a thread that cannot start leaves its work to the others */
     if (pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i]) != 0) break;
     pool->started++;
   }

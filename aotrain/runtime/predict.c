@@ -20,8 +20,10 @@ static int allocate(struct outputs *outputs, aot *model, const struct dataset *d
     aot_tensor *tensor = &outputs->tensors[i];
     struct array *array = &outputs->arrays[i];
     aot_get_tensor(model, signature.outputs[i], tensor);
-    if (!tensor->rank || tensor->shape[0] != data->batch || tensor->rank > RANK_MAX || tensor->dtype == AOT_BFLOAT16)
-      return refuse(EXIT_INPUT, "AOT-D020", NULL, "output '%s' has no row for each row of the input", tensor->name);
+    if (!tensor->rank || tensor->shape[0] != data->batch || tensor->rank > RANK_MAX ||
+        tensor->dtype == AOT_BFLOAT16)
+      return refuse(EXIT_INPUT, "AOT-D020", NULL,
+                    "output '%s' has no row for each row of the input", tensor->name);
     size_t length = strlen(tensor->name);
     if (length >= sizeof array->name) length = sizeof array->name - 1;
     memcpy(array->name, tensor->name, length);
@@ -31,14 +33,16 @@ static int allocate(struct outputs *outputs, aot *model, const struct dataset *d
     array->shape[0] = data->rows;
     outputs->row[i] = tensor->bytes / (uint64_t)data->batch;
     outputs->count++;
-    if (!array_bytes(array, &array->bytes) || !(outputs->bytes[i] = malloc((size_t)array->bytes + 1)))
+    if (!array_bytes(array, &array->bytes) ||
+        !(outputs->bytes[i] = malloc((size_t)array->bytes + 1)))
       return refuse(EXIT_INPUT, "AOT-M030", NULL, "out of memory");
     array->data = outputs->bytes[i];
   }
   return EXIT_DONE;
 }
 
-static int run_all(struct outputs *outputs, aot *model, const struct dataset *data, uint64_t *order) {
+static int run_all(struct outputs *outputs, aot *model, const struct dataset *data,
+                   uint64_t *order) {
   for (int64_t row = 0; row < data->rows && !interrupted; row += data->batch) {
     int64_t rows = data->rows - row < data->batch ? data->rows - row : data->batch;
     for (int64_t i = 0; i < rows; i++) order[i] = (uint64_t)(row + i);
@@ -46,7 +50,8 @@ static int run_all(struct outputs *outputs, aot *model, const struct dataset *da
     aot_status status = aot_predict(model);
     if (status) return refuse_model(model, status);
     for (uint32_t i = 0; i < outputs->count; i++)
-      memcpy(outputs->bytes[i] + (uint64_t)row * outputs->row[i], outputs->tensors[i].data, (size_t)((uint64_t)rows * outputs->row[i]));
+      memcpy(outputs->bytes[i] + (uint64_t)row * outputs->row[i], outputs->tensors[i].data,
+             (size_t)((uint64_t)rows * outputs->row[i]));
   }
   return interrupted ? refuse(EXIT_INTERRUPTED, "AOT-U130", NULL, "interrupted") : EXIT_DONE;
 }
@@ -58,7 +63,8 @@ int predict(aot *model, const struct options *options) {
   uint64_t *order = NULL;
   int failed = dataset_open(&data, model, "predict", options->predict, options);
   if (!failed) failed = allocate(&outputs, model, &data);
-  if (!failed && !(order = malloc((size_t)data.batch * sizeof *order))) failed = refuse(EXIT_INPUT, "AOT-M030", NULL, "out of memory");
+  if (!failed && !(order = malloc((size_t)data.batch * sizeof *order)))
+    failed = refuse(EXIT_INPUT, "AOT-M030", NULL, "out of memory");
   if (!failed) failed = run_all(&outputs, model, &data, order);
   if (!failed && !npz_write(options->output, outputs.arrays, outputs.count, &fault))
     failed = refuse(EXIT_INPUT, fault.code, fault.hint, "%s: %s", options->output, fault.text);

@@ -1,4 +1,5 @@
-/* program.h: what aotrun's files share. aotrun stands on aotrun.h alone; nothing of the library's inside is used. */
+/* program.h: what aotrun's files share. aotrun stands on aotrun.h alone; nothing of the
+ * library's inside is used. */
 #ifndef AOT_PROGRAM_H
 #define AOT_PROGRAM_H
 
@@ -31,7 +32,8 @@ int options_parse(struct options *options, int argc, char **argv);
 int refuse(int exit_code, const char *code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int refuse_model(const aot *model, aot_status status);
-void say(const struct options *options, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void say(const struct options *options, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 struct epoch_line { /* NAN or -1: not known */
   int64_t epoch, epochs, step;
@@ -75,7 +77,8 @@ bool dtype_integer(aot_dtype dtype);
 
 /* npy.c, npz.c, idx.c: readers of `size` bytes at `bytes`; no other access, no allocation. */
 bool npy_read(const uint8_t *bytes, uint64_t size, struct array *array, struct fault *fault);
-bool npz_read(const uint8_t *bytes, uint64_t size, struct array *arrays, uint32_t *count, struct fault *fault);
+bool npz_read(const uint8_t *bytes, uint64_t size, struct array *arrays, uint32_t *count,
+              struct fault *fault);
 bool idx_read(const uint8_t *bytes, uint64_t size, struct array *array, struct fault *fault);
 bool fault_set(struct fault *fault, const char *code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5))); /* always false */
@@ -85,9 +88,9 @@ bool npz_write(const char *path, const struct array *arrays, uint32_t count, str
 
 /* convert.c: rows of an array into an input. */
 struct column {
-  aot_tensor input;     /* [batch, ...] */
-  struct array array;   /* [rows, ...] */
-  bool label;           /* class indices */
+  aot_tensor input;   /* [batch, ...] */
+  struct array array; /* [rows, ...] */
+  bool label;         /* class indices */
 };
 int column_check(const struct column *column, const aot_info *info, const char *file);
 /* array[order[i]] -> input[i] for i < count; the rest of the batch repeats the first of them. */
@@ -99,7 +102,8 @@ struct dataset {
   uint32_t count;
   int64_t rows, batch;
 };
-int dataset_open(struct dataset *data, aot *model, const char *entry, const char *spec, const struct options *options);
+int dataset_open(struct dataset *data, aot *model, const char *entry, const char *spec,
+                 const struct options *options);
 void dataset_feed(const struct dataset *data, const uint64_t *order, int64_t count);
 
 /* shuffle.c: 0 .. rows-1 in an order that follows from (seed, epoch) alone. */

@@ -1,4 +1,5 @@
-/* report.c: results in, lines out: for people, or with --json one object on stdout; errors go to stderr. */
+/* report.c: results in, lines out: for people, or with --json one object on stdout; errors go to
+ * stderr. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -25,8 +26,11 @@ int refuse_model(const aot *model, aot_status status) {
   char *text = strstr(message, ": "), *hint = strstr(message, "\nhint: ");
   if (hint) *hint = 0;
   if (text) *text = 0;
-  int exit_code = status == AOT_BAD_ARGUMENT ? EXIT_USAGE : status == AOT_KERNEL ? EXIT_BUG : EXIT_INPUT;
-  return refuse(exit_code, text ? message : "AOT-A000", hint ? hint + 7 : NULL, "%s", text ? text + 2 : message);
+  int exit_code = status == AOT_BAD_ARGUMENT ? EXIT_USAGE
+                  : status == AOT_KERNEL     ? EXIT_BUG
+                                             : EXIT_INPUT;
+  return refuse(exit_code, text ? message : "AOT-A000", hint ? hint + 7 : NULL, "%s",
+                text ? text + 2 : message);
 }
 
 void say(const struct options *options, const char *format, ...) {
@@ -62,7 +66,8 @@ void report_begin(const struct options *options, const char *name) {
 
 void report_epoch(const struct options *options, const struct epoch_line *line) {
   if (options->json) {
-    printf("%s{\"epoch\":%" PRId64 ",\"step\":%" PRId64, first_epoch ? "" : ",", line->epoch, line->step);
+    printf("%s{\"epoch\":%" PRId64 ",\"step\":%" PRId64, first_epoch ? "" : ",", line->epoch,
+           line->step);
     json_number("loss", line->loss);
     json_number("valid_loss", line->valid_loss);
     json_number("accuracy", line->accuracy);
@@ -73,17 +78,23 @@ void report_epoch(const struct options *options, const struct epoch_line *line) 
   }
   char text[256];
   size_t used = (size_t)snprintf(text, sizeof text, "epoch %" PRId64, line->epoch);
-  if (line->epochs > 0) used += (size_t)snprintf(text + used, sizeof text - used, "/%" PRId64, line->epochs);
-  used += (size_t)snprintf(text + used, sizeof text - used, "  step %" PRId64 "  loss %.6f", line->step, line->loss);
-  if (isfinite(line->valid_loss)) used += (size_t)snprintf(text + used, sizeof text - used, "  valid %.6f", line->valid_loss);
-  if (isfinite(line->accuracy)) used += (size_t)snprintf(text + used, sizeof text - used, "  accuracy %.2f%%", 100 * line->accuracy);
+  if (line->epochs > 0)
+    used += (size_t)snprintf(text + used, sizeof text - used, "/%" PRId64, line->epochs);
+  used += (size_t)snprintf(text + used, sizeof text - used, "  step %" PRId64 "  loss %.6f",
+                           line->step, line->loss);
+  if (isfinite(line->valid_loss))
+    used += (size_t)snprintf(text + used, sizeof text - used, "  valid %.6f", line->valid_loss);
+  if (isfinite(line->accuracy))
+    used += (size_t)snprintf(text + used, sizeof text - used, "  accuracy %.2f%%",
+                             100 * line->accuracy);
   snprintf(text + used, sizeof text - used, "  %.0f samples/s", line->samples_per_second);
   say(options, "%s", text);
 }
 
 void report_valid(const struct options *options, const struct epoch_line *line) {
   if (options->json) report_epoch(options, line);
-  else if (isfinite(line->accuracy)) say(options, "valid %.6f  accuracy %.2f%%", line->valid_loss, 100 * line->accuracy);
+  else if (isfinite(line->accuracy))
+    say(options, "valid %.6f  accuracy %.2f%%", line->valid_loss, 100 * line->accuracy);
   else say(options, "valid %.6f", line->valid_loss);
 }
 
@@ -94,8 +105,9 @@ static void close_list(void) {
 
 void report_sizes(uint64_t trainable, uint64_t state_bytes, uint64_t block_bytes) {
   close_list();
-  printf(",\"trainable_parameters\":%" PRIu64 ",\"state_bytes\":%" PRIu64 ",\"block_bytes\":%" PRIu64, trainable, state_bytes,
-         block_bytes);
+  printf(",\"trainable_parameters\":%" PRIu64 ",\"state_bytes\":%" PRIu64
+         ",\"block_bytes\":%" PRIu64,
+         trainable, state_bytes, block_bytes);
 }
 
 void report_bench(const struct options *options, const struct bench_line *line) {
@@ -106,12 +118,15 @@ void report_bench(const struct options *options, const struct bench_line *line) 
     json_number("p90_ms", 1e3 * line->p90);
     json_number("least_ms", 1e3 * line->least);
     json_number("samples_per_second", (double)line->batch / line->median);
-    printf(",\"block_bytes\":%" PRIu64 ",\"resident_bytes\":%" PRIu64 "}", line->block_bytes, line->resident_bytes);
+    printf(",\"block_bytes\":%" PRIu64 ",\"resident_bytes\":%" PRIu64 "}", line->block_bytes,
+           line->resident_bytes);
     return;
   }
-  printf("%" PRId64 " steps: median %.3f ms, p90 %.3f ms, least %.3f ms; %.0f samples/s\n", line->steps, 1e3 * line->median,
-         1e3 * line->p90, 1e3 * line->least, (double)line->batch / line->median);
-  printf("memory: %" PRIu64 " bytes planned and allocated, %" PRIu64 " bytes resident at most\n", line->block_bytes, line->resident_bytes);
+  printf("%" PRId64 " steps: median %.3f ms, p90 %.3f ms, least %.3f ms; %.0f samples/s\n",
+         line->steps, 1e3 * line->median, 1e3 * line->p90, 1e3 * line->least,
+         (double)line->batch / line->median);
+  printf("memory: %" PRIu64 " bytes planned and allocated, %" PRIu64 " bytes resident at most\n",
+         line->block_bytes, line->resident_bytes);
 }
 
 void report_end(const struct options *options, int exit_code, int64_t step) {

@@ -1,4 +1,5 @@
-/* run.c: an entry point in, its launches replayed: a loop over function pointers, no decision in it. */
+/* run.c: an entry point in, its launches replayed: a loop over function pointers, no decision in
+ * it. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ void aot_set_steps(aot *model, int64_t steps) { model->steps = steps; }
 
 static aot_status run(aot *model, const struct entry *entry, const char *name) {
   if (!model->block) return aot_fail(model, AOT_BAD_ARGUMENT, "the artifact is not open");
-  if (!entry) return aot_fail(model, AOT_BAD_ARGUMENT, "the artifact has no entry point '%s'", name);
+  if (!entry)
+    return aot_fail(model, AOT_BAD_ARGUMENT, "the artifact has no entry point '%s'", name);
   struct caller caller = aot_pool_enter(model->pool);
   const struct launch *launch = entry->launches, *end = launch + entry->launch_count;
   int32_t result = 0;
@@ -24,8 +26,9 @@ static aot_status run(aot *model, const struct entry *entry, const char *name) {
   }
   aot_pool_leave(caller);
   if (result)
-    return aot_fail(model, AOT_KERNEL, "kernel '%s'%s%s failed with %d", model->kernels[launch->kernel],
-                    *launch->origin ? " of " : "", launch->origin, (int)result);
+    return aot_fail(model, AOT_KERNEL, "kernel '%s'%s%s failed with %d",
+                    model->kernels[launch->kernel], *launch->origin ? " of " : "", launch->origin,
+                    (int)result);
   return AOT_OK;
 }
 
@@ -37,9 +40,10 @@ aot_status aot_step(aot *model, float *loss) {
   if (model->loss) memcpy(&value, model->loss->data, sizeof value);
   if (loss) *loss = value;
   if (isfinite(value)) return AOT_OK;
-  return aot_fail(model, AOT_NOT_FINITE,
-                  "the loss is %s at step %lld\nhint: a lower learning rate, or look for NaN in the data",
-                  isnan(value) ? "NaN" : "infinite", (long long)aot_steps(model));
+  return aot_fail(
+      model, AOT_NOT_FINITE,
+      "the loss is %s at step %lld\nhint: a lower learning rate, or look for NaN in the data",
+      isnan(value) ? "NaN" : "infinite", (long long)aot_steps(model));
 }
 
 static aot_tensor *among(aot *model, const uint32_t *indices, uint32_t count, const char *name) {
@@ -65,15 +69,18 @@ aot_status aot_eval(aot *model, int32_t rows, aot_result *result) {
   const aot_tensor *batch = signature->input_count ? &model->tensors[signature->inputs[0]] : NULL;
   int64_t all = batch && batch->rank ? batch->shape[0] : INT32_MAX;
   if (rows < 0 || rows > all)
-    return aot_fail(model, AOT_BAD_ARGUMENT, "eval of %d rows, the batch has %lld", rows, (long long)all);
+    return aot_fail(model, AOT_BAD_ARGUMENT, "eval of %d rows, the batch has %lld", rows,
+                    (long long)all);
   if (rows == 0) rows = (int32_t)(all > INT32_MAX ? INT32_MAX : all);
   if (limit && limit->bytes == sizeof rows) memcpy(limit->data, &rows, sizeof rows);
-  else if (rows != all) return aot_fail(model, AOT_BAD_ARGUMENT, "this artifact evaluates whole batches only");
+  else if (rows != all)
+    return aot_fail(model, AOT_BAD_ARGUMENT, "this artifact evaluates whole batches only");
   aot_status status = run(model, model->eval, "eval");
   if (status || !result) return status;
   const aot_tensor *loss = among(model, signature->outputs, signature->output_count, "loss");
   result->loss = 0;
-  if (loss && loss->bytes == sizeof result->loss) memcpy(&result->loss, loss->data, sizeof result->loss);
+  if (loss && loss->bytes == sizeof result->loss)
+    memcpy(&result->loss, loss->data, sizeof result->loss);
   result->correct = integer(among(model, signature->outputs, signature->output_count, "correct"));
   result->count = integer(among(model, signature->outputs, signature->output_count, "count"));
   return AOT_OK;

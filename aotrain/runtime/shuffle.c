@@ -1,4 +1,5 @@
-/* shuffle.c: (rows, seed, epoch) in, a permutation out: Fisher-Yates over SplitMix64 (Steele et al., 2014).
+/* shuffle.c: (rows, seed, epoch) in, a permutation out: Fisher-Yates over SplitMix64 (Steele et
+ * al., 2014).
  *
  * The order follows from its arguments alone, so a resumed run continues where it stopped. */
 #include "program.h"

@@ -1,7 +1,7 @@
 /* state.h: the checkpoint format, shared by its reader and its writer.
  *
- * A safetensors file: u64 header bytes, JSON header, data. Tensors of the state stand under their names;
- * "__metadata__" holds, all as strings:
+ * A safetensors file: u64 header bytes, JSON header, data. Tensors of the state stand under their
+ * names; "__metadata__" holds, all as strings:
  *
  *   "aotrain.crc32"         CRC-32, 8 hex digits, of the whole file with these digits as '0'
  *   "aotrain.format"        "1"
@@ -10,7 +10,7 @@
  *   <counter>               its elements in decimal, blanks between: "step": "120", "rng": "7 120"
  *   <note>                  aot_save's notes
  *
- * A file without the "aotrain." keys (made by another tool) is read as well, without the checksum. */
+ * A file without the "aotrain." keys (made by another tool) is read too, without the checksum. */
 #ifndef AOT_STATE_H
 #define AOT_STATE_H
 

@@ -15,7 +15,8 @@ struct text { /* the header being built; `full` once something did not fit */
 };
 
 const char *aot_state_dtype(aot_dtype dtype) {
-  static const char *const names[] = {"BOOL", "I8", "U8", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "I64", "U64", "F64"};
+  static const char *const names[] = {"BOOL", "I8",  "U8",  "I16", "U16", "F16", "BF16",
+                                      "I32",  "U32", "F32", "I64", "U64", "F64"};
   return names[dtype];
 }
 
@@ -24,8 +25,10 @@ uint64_t aot_state_header_bound(const aot *model) {
   for (uint32_t i = 0; i < model->tensor_count; i++) {
     const aot_tensor *tensor = &model->tensors[i];
     if (tensor->kind != AOT_STATE && tensor->kind != AOT_HYPER) continue;
-    uint64_t elements = tensor->role == AOT_COUNTER ? tensor->bytes / aot_item_bytes(tensor->dtype) : 0;
-    bytes += 12 * strlen(tensor->name) + 256 + 42ull * tensor->rank + 42 * (elements < 64 ? elements : 64);
+    uint64_t elements =
+        tensor->role == AOT_COUNTER ? tensor->bytes / aot_item_bytes(tensor->dtype) : 0;
+    bytes += 12 * strlen(tensor->name) + 256 + 42ull * tensor->rank +
+             42 * (elements < 64 ? elements : 64);
   }
   return bytes;
 }
@@ -45,8 +48,10 @@ static void put_string(struct text *out, const char *text) {
   put(out, "\"", 1);
   for (; *text; text++) {
     char escaped[8];
-    if (*text == '"' || *text == '\\') put(out, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\%c", *text));
-    else if ((unsigned char)*text < 0x20) put(out, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", *text));
+    if (*text == '"' || *text == '\\')
+      put(out, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\%c", *text));
+    else if ((unsigned char)*text < 0x20)
+      put(out, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", *text));
     else put(out, text, 1);
   }
   put(out, "\"", 1);
@@ -90,13 +95,16 @@ static void put_counter(struct text *out, const aot_tensor *tensor) {
   put_pair(out, tensor->name, value);
 }
 
-static bool has_data(const aot_tensor *tensor) { return tensor->kind == AOT_STATE && tensor->role != AOT_COUNTER; }
+static bool has_data(const aot_tensor *tensor) {
+  return tensor->kind == AOT_STATE && tensor->role != AOT_COUNTER;
+}
 
 /* Calls `each` in file order: wide items first, so that all of them are aligned. */
 static bool in_order(aot *model, bool (*each)(aot_tensor *, void *), void *context) {
   for (uint32_t item = 8; item; item /= 2)
     for (uint32_t i = 0; i < model->tensor_count; i++)
-      if (has_data(&model->tensors[i]) && aot_item_bytes(model->tensors[i].dtype) == item && !each(&model->tensors[i], context))
+      if (has_data(&model->tensors[i]) && aot_item_bytes(model->tensors[i].dtype) == item &&
+          !each(&model->tensors[i], context))
         return false;
   return true;
 }
@@ -126,7 +134,8 @@ static bool put_tensor(aot_tensor *tensor, void *context) {
   return true;
 }
 
-/* The header into model->header behind 8 bytes for its length; its end, or null when it does not fit. */
+/* The header into model->header behind 8 bytes for its length; its end, or null when it does not
+ * fit. */
 static char *build(aot *model, const aot_note *notes, size_t count) {
   struct text out = {model->header, model->header + model->header_bytes, false};
   put(&out, "\0\0\0\0\0\0\0\0", 8);
@@ -156,7 +165,9 @@ static bool add_crc(aot_tensor *tensor, void *crc) {
   return true;
 }
 
-static bool write_data(aot_tensor *tensor, void *file) { return aot_write_all(*(int *)file, tensor->data, tensor->bytes); }
+static bool write_data(aot_tensor *tensor, void *file) {
+  return aot_write_all(*(int *)file, tensor->data, tensor->bytes);
+}
 
 static bool sync_file(int file) { return fsync(file) == 0 || errno == EINVAL || errno == ENOSYS; }
 
@@ -174,7 +185,8 @@ static void sync_folder(const char *path) {
 static bool write_file(aot *model, const char *path, const char *end) {
   int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return false;
-  bool done = aot_write_all(file, model->header, (uint64_t)(end - model->header)) && in_order(model, write_data, &file) && sync_file(file);
+  bool done = aot_write_all(file, model->header, (uint64_t)(end - model->header)) &&
+              in_order(model, write_data, &file) && sync_file(file);
   int reason = errno;
   if (close(file) != 0 && done) {
     done = false;
@@ -190,7 +202,8 @@ aot_status aot_save(aot *model, const char *path, const aot_note *notes, size_t 
   if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp", path) >= sizeof temporary)
     return aot_fail(model, AOT_BAD_ARGUMENT, "the path of the checkpoint is too long");
   const char *end = build(model, notes, count);
-  if (!end) return aot_fail(model, AOT_BAD_ARGUMENT, "the notes do not fit into the checkpoint's header");
+  if (!end)
+    return aot_fail(model, AOT_BAD_ARGUMENT, "the notes do not fit into the checkpoint's header");
   uint32_t crc = aot_crc32(0, model->header, (size_t)(end - model->header));
   in_order(model, add_crc, &crc);
   char digits[12];

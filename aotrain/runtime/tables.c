@@ -1,11 +1,13 @@
-/* tables.c: the tables of plan.bin in, tensors, kernels and entries out, every index and size checked.
+/* tables.c: the tables of plan.bin in, tensors, kernels and entries out, every index and size
+ * checked.
  *
  * Integers are little-endian and packed; a string is u32 length, its bytes, one NUL.
  *
  *   u32 kernel ABI; u64 bytes, u32 CRC of kernels.so; the same of state.safetensors; string name
  *   u64 block bytes, u64 scratch bytes a thread, i64 classes (0: none), i64 ignored label
- *   u32 tensors, kernels, entries, launches; u64 dims, args, signature indices: totals, for allocation
- *   tensor: string name, origin; u8 dtype, kind, role, rank, has_default; f64 default; u64 offset; i64[rank]
+ *   u32 tensors, kernels, entries, launches; u64 dims, args, signature indices: totals
+ *   tensor: string name, origin; u8 dtype, kind, role, rank, has_default; f64 default;
+ *           u64 offset; i64[rank]
  *   kernel: string
  *   entry:  string name; u32 launches, inputs, outputs; u32[inputs]; u32[outputs]; launch...
  *   launch: u32 kernel, args, writes; u32[args]; u32[writes]; string origin */
@@ -40,7 +42,8 @@ static uint32_t take32(struct cursor *in) { return (uint32_t)take(in, 4); }
 
 static const char *take_string(struct cursor *in) {
   uint64_t length = take(in, 4);
-  if ((uint64_t)(in->end - in->at) <= length || in->at[length] != 0 || memchr(in->at, 0, (size_t)length)) {
+  if ((uint64_t)(in->end - in->at) <= length || in->at[length] != 0 ||
+      memchr(in->at, 0, (size_t)length)) {
     in->bad = true;
     return "";
   }
@@ -59,7 +62,8 @@ uint32_t aot_item_bytes(aot_dtype dtype) {
 }
 
 /* An array of `count` elements that takes at least `least` bytes each in the file, or null. */
-static void *table(aot *model, const struct cursor *in, uint64_t count, uint64_t least, size_t size) {
+static void *table(aot *model, const struct cursor *in, uint64_t count, uint64_t least,
+                   size_t size) {
   if (count > (uint64_t)(in->end - in->at) / least) return NULL;
   model->table_bytes += count * size;
   return calloc((size_t)count + 1, size); /* + 1: never of size 0 */
@@ -85,7 +89,9 @@ static aot_status parse_head(aot *model, struct cursor *in, struct totals *left)
   left->signature = take(in, 8);
   if (in->bad) return corrupt(model, "its tables are cut off");
   if (abi != AOT_KERNEL_ABI)
-    return aot_fail(model, AOT_NEWER, "the artifact's kernels have ABI %u, this loader calls ABI %u", abi, AOT_KERNEL_ABI);
+    return aot_fail(model, AOT_NEWER,
+                    "the artifact's kernels have ABI %u, this loader calls ABI %u", abi,
+                    AOT_KERNEL_ABI);
   model->tensors = table(model, in, model->tensor_count, 31, sizeof *model->tensors);
   model->offsets = table(model, in, model->tensor_count, 31, sizeof *model->offsets);
   model->defaults = table(model, in, model->tensor_count, 31, sizeof *model->defaults);
@@ -98,8 +104,8 @@ static aot_status parse_head(aot *model, struct cursor *in, struct totals *left)
   model->arg_tensor = table(model, in, left->args, 4, sizeof *model->arg_tensor);
   model->signature = table(model, in, left->signature, 4, sizeof *model->signature);
   if (!model->tensors || !model->offsets || !model->defaults || !model->found || !model->dims ||
-      !model->kernels || !model->entries || !model->launches || !model->args || !model->arg_tensor ||
-      !model->signature)
+      !model->kernels || !model->entries || !model->launches || !model->args ||
+      !model->arg_tensor || !model->signature)
     return corrupt(model, "a table is longer than the file (or memory is exhausted)");
   return AOT_OK;
 }
@@ -108,13 +114,15 @@ static aot_status parse_head(aot *model, struct cursor *in, struct totals *left)
 static bool dense_bytes(const aot_tensor *tensor, uint64_t *bytes) {
   uint64_t product = aot_item_bytes(tensor->dtype);
   for (uint32_t axis = 0; axis < tensor->rank; axis++)
-    if (tensor->shape[axis] < 0 || __builtin_mul_overflow(product, (uint64_t)tensor->shape[axis], &product))
+    if (tensor->shape[axis] < 0 ||
+        __builtin_mul_overflow(product, (uint64_t)tensor->shape[axis], &product))
       return false;
   *bytes = product;
   return true;
 }
 
-static aot_status parse_tensor(aot *model, struct cursor *in, struct totals *left, int64_t **dims, uint32_t index) {
+static aot_status parse_tensor(aot *model, struct cursor *in, struct totals *left, int64_t **dims,
+                               uint32_t index) {
   aot_tensor *tensor = &model->tensors[index];
   tensor->index = index;
   tensor->name = take_string(in);
@@ -126,7 +134,8 @@ static aot_status parse_tensor(aot *model, struct cursor *in, struct totals *lef
   memcpy(&model->defaults[index], &bits, 8);
   model->offsets[index] = take(in, 8);
   if (in->bad || tensor->rank > left->dims) return corrupt(model, "a tensor is cut off");
-  if (dtype > AOT_FLOAT64 || kind > AOT_TEMP || role > AOT_COUNTER || (role != 0) != (kind == AOT_STATE))
+  if (dtype > AOT_FLOAT64 || kind > AOT_TEMP || role > AOT_COUNTER ||
+      (role != 0) != (kind == AOT_STATE))
     return corrupt(model, "a tensor has an unknown dtype, kind or role");
   tensor->dtype = (aot_dtype)dtype;
   tensor->kind = (aot_kind)kind;
@@ -135,9 +144,11 @@ static aot_status parse_tensor(aot *model, struct cursor *in, struct totals *lef
   for (uint32_t axis = 0; axis < tensor->rank; axis++) (*dims)[axis] = (int64_t)take(in, 8);
   *dims += tensor->rank;
   left->dims -= tensor->rank;
-  if (in->bad || !dense_bytes(tensor, &tensor->bytes)) return corrupt(model, "a tensor's shape is impossible");
+  if (in->bad || !dense_bytes(tensor, &tensor->bytes))
+    return corrupt(model, "a tensor's shape is impossible");
   uint64_t offset = model->offsets[index];
-  if (offset % AOT_ALIGNMENT || offset > model->planned_bytes || tensor->bytes > model->planned_bytes - offset)
+  if (offset % AOT_ALIGNMENT || offset > model->planned_bytes ||
+      tensor->bytes > model->planned_bytes - offset)
     return corrupt(model, "a tensor lies outside the block or is not aligned");
   if (has_default != (kind == AOT_HYPER) || (has_default && (tensor->rank || dtype != AOT_FLOAT32)))
     return corrupt(model, "a hyperparameter is no float32 scalar with a default");
@@ -153,7 +164,8 @@ static bool take_indices(struct cursor *in, uint32_t *out, uint64_t count, uint3
   return !in->bad;
 }
 
-static aot_status parse_launch(aot *model, struct cursor *in, struct totals *left, struct launch *launch) {
+static aot_status parse_launch(aot *model, struct cursor *in, struct totals *left,
+                               struct launch *launch) {
   launch->kernel = take32(in);
   uint32_t args = take32(in), writes = take32(in);
   uint64_t first = model->arg_total - left->args;
@@ -161,14 +173,15 @@ static aot_status parse_launch(aot *model, struct cursor *in, struct totals *lef
     return corrupt(model, "a launch names a kernel or argument that there is not");
   launch->args = model->args + first;
   left->args -= args;
-  if (!take_indices(in, model->arg_tensor + first, args, model->tensor_count) || !take_indices(in, NULL, writes, args))
+  if (!take_indices(in, model->arg_tensor + first, args, model->tensor_count) ||
+      !take_indices(in, NULL, writes, args))
     return corrupt(model, "a launch's argument is no tensor");
   launch->origin = take_string(in);
   return in->bad ? corrupt(model, "a launch is cut off") : AOT_OK;
 }
 
-static aot_status parse_entry(aot *model, struct cursor *in, struct totals *left, struct entry *entry,
-                              uint32_t **indices) {
+static aot_status parse_entry(aot *model, struct cursor *in, struct totals *left,
+                              struct entry *entry, uint32_t **indices) {
   entry->name = take_string(in);
   entry->launch_count = take32(in);
   aot_signature *signature = &entry->signature;
@@ -206,13 +219,15 @@ static aot_status resolve_names(aot *model) {
   for (uint32_t i = 0; i < model->tensor_count; i++) {
     aot_tensor *tensor = &model->tensors[i];
     if (tensor->role != AOT_COUNTER || strcmp(tensor->name, "step") != 0) continue;
-    if (tensor->rank || tensor->dtype != AOT_INT64) return corrupt(model, "the step counter is no int64 scalar");
+    if (tensor->rank || tensor->dtype != AOT_INT64)
+      return corrupt(model, "the step counter is no int64 scalar");
     model->step_counter = tensor;
   }
   for (uint32_t i = 0; model->train && i < model->train->signature.output_count; i++) {
     aot_tensor *tensor = &model->tensors[model->train->signature.outputs[i]];
     if (strcmp(tensor->name, "loss") != 0) continue;
-    if (tensor->bytes != 4 || tensor->dtype != AOT_FLOAT32) return corrupt(model, "the loss is no float32 scalar");
+    if (tensor->bytes != 4 || tensor->dtype != AOT_FLOAT32)
+      return corrupt(model, "the loss is no float32 scalar");
     model->loss = tensor;
   }
   return AOT_OK;
@@ -224,8 +239,10 @@ aot_status aot_tables_parse(aot *model, const uint8_t *tables, uint64_t bytes) {
   aot_status status = parse_head(model, &in, &left);
   int64_t *dims = model->dims;
   uint32_t *indices = model->signature;
-  for (uint32_t i = 0; !status && i < model->tensor_count; i++) status = parse_tensor(model, &in, &left, &dims, i);
-  for (uint32_t i = 0; !status && i < model->kernel_count; i++) model->kernels[i] = take_string(&in);
+  for (uint32_t i = 0; !status && i < model->tensor_count; i++)
+    status = parse_tensor(model, &in, &left, &dims, i);
+  for (uint32_t i = 0; !status && i < model->kernel_count; i++)
+    model->kernels[i] = take_string(&in);
   for (uint32_t i = 0; !status && i < model->entry_count; i++)
     status = parse_entry(model, &in, &left, &model->entries[i], &indices);
   if (status) return status;

@@ -24,7 +24,7 @@ struct run {
   int64_t step, last, per_epoch, seed;
   double loss_sum; /* of the epoch so far */
   int64_t loss_count;
-  double began; /* seconds */
+  double began;                  /* seconds */
   char kept[KEEP_MAX][PATH_MAX]; /* checkpoints of --save-every, a ring */
   int64_t saved;
 };
@@ -77,7 +77,8 @@ static int save_numbered(struct run *run) {
   int64_t keep = run->options->keep < KEEP_MAX ? run->options->keep : KEEP_MAX;
   char *slot = run->kept[run->saved % keep], next[PATH_MAX];
   if (!dot || (slash && dot < slash)) dot = path + strlen(path);
-  if (snprintf(next, sizeof next, "%.*s-%08" PRId64 "%s", (int)(dot - path), path, run->step, dot) >= PATH_MAX)
+  if (snprintf(next, sizeof next, "%.*s-%08" PRId64 "%s", (int)(dot - path), path, run->step,
+               dot) >= PATH_MAX)
     return refuse(EXIT_USAGE, "AOT-U005", NULL, "--save: the path is too long");
   int failed = save(run, next);
   if (failed) return failed;
@@ -93,12 +94,15 @@ static int resume(struct run *run) {
   if (status) return refuse_model(run->model, status);
   int64_t seed = strtoll(notes[0].value, NULL, 10), rows = strtoll(notes[1].value, NULL, 10);
   if (options->seed >= 0 && *notes[0].value && options->seed != seed)
-    return refuse(EXIT_USAGE, "AOT-U009", "leave --seed away", "%s was trained with seed %" PRId64 ", --seed says %" PRId64, options->resume,
+    return refuse(EXIT_USAGE, "AOT-U009", "leave --seed away",
+                  "%s was trained with seed %" PRId64 ", --seed says %" PRId64, options->resume,
                   seed, options->seed);
   if (options->seed < 0) run->seed = seed;
   if (*notes[1].value && rows != run->data.rows)
-    say(options, "note: %s was trained on %" PRId64 " rows, this data has %" PRId64 ": the order of batches starts anew", options->resume,
-        rows, run->data.rows);
+    say(options,
+        "note: %s was trained on %" PRId64 " rows, this data has %" PRId64
+        ": the order of batches starts anew",
+        options->resume, rows, run->data.rows);
   return EXIT_DONE;
 }
 
@@ -106,7 +110,9 @@ static int resume(struct run *run) {
 static void seed_model(struct run *run) {
   aot_tensor rng;
   run->seed = run->options->seed < 0 ? 0 : run->options->seed;
-  if (run->options->seed < 0 || aot_find(run->model, "rng", &rng) || rng.role != AOT_COUNTER || rng.dtype != AOT_UINT32 || !rng.bytes) return;
+  if (run->options->seed < 0 || aot_find(run->model, "rng", &rng) || rng.role != AOT_COUNTER ||
+      rng.dtype != AOT_UINT32 || !rng.bytes)
+    return;
   uint32_t seed = (uint32_t)run->seed;
   memcpy(rng.data, &seed, sizeof seed);
 }
@@ -116,7 +122,8 @@ static int set_hyper(aot *model, const struct options *options) {
     char *end;
     double value = strtod(options->set[i].value, &end);
     if (*end || !isfinite(value))
-      return refuse(EXIT_USAGE, "AOT-U004", NULL, "%s takes a number, not '%s'", options->set[i].name, options->set[i].value);
+      return refuse(EXIT_USAGE, "AOT-U004", NULL, "%s takes a number, not '%s'",
+                    options->set[i].name, options->set[i].value);
     aot_status status = aot_set_hyper(model, options->set[i].name, value);
     if (status) return refuse_model(model, status);
   }
@@ -127,15 +134,19 @@ static int prepare(struct run *run) {
   const struct options *options = run->options;
   struct dataset *data = &run->data;
   int failed = dataset_open(data, run->model, "train", options->data, options);
-  if (!failed && options->valid) failed = dataset_open(&run->valid, run->model, "eval", options->valid, options);
+  if (!failed && options->valid)
+    failed = dataset_open(&run->valid, run->model, "eval", options->valid, options);
   run->has_valid = options->valid != NULL;
   if (failed) return failed;
   if (data->rows < data->batch)
-    return refuse(EXIT_INPUT, "AOT-D018", "compile with a smaller --batch", "%s has %" PRId64 " rows, fewer than a batch of %" PRId64,
-                  options->data, data->rows, data->batch);
+    return refuse(EXIT_INPUT, "AOT-D018", "compile with a smaller --batch",
+                  "%s has %" PRId64 " rows, fewer than a batch of %" PRId64, options->data,
+                  data->rows, data->batch);
   run->per_epoch = data->rows / data->batch;
   if (data->rows % data->batch)
-    say(options, "note: %" PRId64 " rows make %" PRId64 " batches of %" PRId64 "; the last %" PRId64 " of each epoch's order are left out",
+    say(options,
+        "note: %" PRId64 " rows make %" PRId64 " batches of %" PRId64 "; the last %" PRId64
+        " of each epoch's order are left out",
         data->rows, run->per_epoch, data->batch, data->rows % data->batch);
   seed_model(run);
   if (options->resume) failed = resume(run);
@@ -187,7 +198,8 @@ static int one_step(struct run *run) {
   run->loss_sum += (double)loss;
   run->loss_count++;
   run->step++;
-  return run->options->save_every && run->step % run->options->save_every == 0 ? save_numbered(run) : EXIT_DONE;
+  return run->options->save_every && run->step % run->options->save_every == 0 ? save_numbered(run)
+                                                                               : EXIT_DONE;
 }
 
 /* The rest of the epoch that `run->step` lies in. */
@@ -209,11 +221,13 @@ int train(aot *model, const struct options *options) {
   run.options = options;
   int failed = prepare(&run);
   if (!failed && run.step >= run.last)
-    say(options, "nothing to do: the state has seen %" PRId64 " steps, %" PRId64 " are asked for", run.step, run.last);
+    say(options, "nothing to do: the state has seen %" PRId64 " steps, %" PRId64 " are asked for",
+        run.step, run.last);
   while (!failed && run.step < run.last && !interrupted) failed = one_epoch(&run);
   if (!failed && options->save) failed = save(&run, options->save);
   if (!failed && options->save) say(options, "saved %s", options->save);
   free(run.order);
-  if (!failed && interrupted) return refuse(EXIT_INTERRUPTED, "AOT-U130", NULL, "interrupted after step %" PRId64, run.step);
+  if (!failed && interrupted)
+    return refuse(EXIT_INTERRUPTED, "AOT-U130", NULL, "interrupted after step %" PRId64, run.step);
   return failed;
 }

@@ -1,7 +1,7 @@
-/* exercise.c: an artifact and a scratch folder in; every function of aotrun.h, right and wrong uses.
+/* exercise.c: an artifact, a checkpoint's path, a thread count in; every function, right and wrong.
  *
- * Run under sanitizers and valgrind. With COUNT_ALLOCATIONS it counts every malloc of the process, libc's
- * own included, and fails if one happens between aot_open and aot_close. */
+ * Run under sanitizers and valgrind. With COUNT_ALLOCATIONS it counts every malloc of the process,
+ * libc's own included, and fails if one happens between aot_open and aot_close. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +24,20 @@ static void count(void) {
 void *malloc(size_t bytes) { return count(), __libc_malloc(bytes); }
 void *calloc(size_t items, size_t bytes) { return count(), __libc_calloc(items, bytes); }
 void *realloc(void *old, size_t bytes) { return count(), __libc_realloc(old, bytes); }
-void *aligned_alloc(size_t alignment, size_t bytes) { return count(), __libc_memalign(alignment, bytes); }
-void *memalign(size_t alignment, size_t bytes) { return count(), __libc_memalign(alignment, bytes); }
+void *aligned_alloc(size_t alignment, size_t bytes) {
+  return count(), __libc_memalign(alignment, bytes);
+}
+void *memalign(size_t alignment, size_t bytes) {
+  return count(), __libc_memalign(alignment, bytes);
+}
 #endif
 
-#define MUST(condition)                                                                  \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, aot_error(model));      \
-      exit(1);                                                                           \
-    }                                                                                    \
+#define MUST(condition)                                                                            \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, aot_error(model));                \
+      exit(1);                                                                                     \
+    }                                                                                              \
   } while (0)
 
 static void right_uses(aot *model, const char *path) {
@@ -54,7 +58,8 @@ static void right_uses(aot *model, const char *path) {
     if (i == 0) first = loss;
   }
   MUST(loss < first);
-  MUST(!aot_eval(model, 3, &result) && result.count == 3 && result.correct >= 0 && result.correct <= 3);
+  MUST(!aot_eval(model, 3, &result) && result.count == 3 && result.correct >= 0 &&
+       result.correct <= 3);
   MUST(!aot_predict(model));
   aot_note note = {.key = "hello", .value = "a \"quoted\" \n line"}, back = {.key = "hello"};
   MUST(!aot_save(model, path, &note, 1));
@@ -85,16 +90,20 @@ static void wrong_uses(aot *model, const char *path) {
   MUST(aot_save(model, path, many, 4096) == AOT_BAD_ARGUMENT);
   MUST(!aot_load(model, path, NULL, 0));
   MUST(aot_set_hyper(model, "lr", NAN) == AOT_OK && aot_step(model, &value) == AOT_OK);
-  MUST(aot_step(model, &value) == AOT_NOT_FINITE && isnan(value) && strstr(aot_error(model), "NaN at step 202"));
+  MUST(aot_step(model, &value) == AOT_NOT_FINITE && isnan(value) &&
+       strstr(aot_error(model), "NaN at step 202"));
 }
 
 int main(int argc, char **argv) {
   if (argc < 4) return 2;
   aot *model = NULL;
   aot_options options = {.threads = atoi(argv[3])};
-  if (aot_open("/nowhere", &options, &model) != AOT_BAD_ARTIFACT || !strstr(aot_error(model), "/nowhere")) return 3;
+  if (aot_open("/nowhere", &options, &model) != AOT_BAD_ARTIFACT ||
+      !strstr(aot_error(model), "/nowhere"))
+    return 3;
   aot_info info;
-  if (aot_describe(model, &info) != AOT_BAD_ARGUMENT || aot_step(model, NULL) != AOT_BAD_ARGUMENT) return 4;
+  if (aot_describe(model, &info) != AOT_BAD_ARGUMENT || aot_step(model, NULL) != AOT_BAD_ARGUMENT)
+    return 4;
   aot_close(model);
   aot_close(NULL);
   MUST(!aot_open(argv[1], &options, &model));

@@ -1,6 +1,6 @@
 /* fuzz.c: a reader's name, a good file, a count and a seed in; mutated copies through the reader.
  *
- * Built with sanitizers: a bad access ends the process. Prints how many copies the reader accepted. */
+ * Built with sanitizers: a bad access ends the process. Prints how many copies were accepted. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,12 +21,14 @@ static uint64_t draw(uint64_t bound) { /* xorshift64* (Vigna, 2016) */
 
 /* A mutated copy in a block of exactly its size, so that reading past the end is caught. */
 static uint8_t *mutate(const uint8_t *good, uint64_t size, uint64_t *mutated_size) {
-  static const uint64_t values[] = {0, 1, 0x7F, 0x80, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
+  static const uint64_t values[] = {
+      0, 1, 0x7F, 0x80, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
   uint64_t kept = draw(8) ? size : draw(size + 1);
   uint8_t *copy = malloc(kept + !kept);
   memcpy(copy, good, kept);
   for (uint64_t edits = draw(4) + (kept == size); kept && edits; edits--) {
-    uint64_t at = draw(kept), width = (uint64_t)1 << draw(4), value = draw(3) ? values[draw(9)] : draw(UINT64_MAX);
+    uint64_t at = draw(kept), width = (uint64_t)1 << draw(4),
+             value = draw(3) ? values[draw(9)] : draw(UINT64_MAX);
     if (width > kept - at) width = kept - at;
     if (draw(4) == 0) copy[at] = good[draw(size)]; /* structure survives more often */
     else memcpy(copy + at, &value, width);
@@ -71,8 +73,9 @@ static bool read_array(const char *reader, const uint8_t *bytes, uint64_t size) 
     count = accepted;
   }
   uint32_t crc = 0;
-  for (uint32_t i = 0; accepted && i < count; i++) crc = aot_crc32(crc, arrays[i].data, arrays[i].bytes); /* touches all bytes */
-  if (!accepted && !*fault.text) abort(); /* a refusal says why */
+  for (uint32_t i = 0; accepted && i < count; i++)
+    crc = aot_crc32(crc, arrays[i].data, arrays[i].bytes); /* touches all bytes */
+  if (!accepted && !*fault.text) abort();                  /* a refusal says why */
   return accepted;
 }
 

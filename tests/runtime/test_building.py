@@ -43,7 +43,8 @@ def test_cached_and_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [path.name for path in first.library.parent.parent.iterdir()] == [
         first.library.parent.name
     ]
-    building.compile_library(tmp_path / "again.so", toolchain.find(), building.SMALL)
+    compiler = toolchain.find()
+    building.compile_library(tmp_path / "again.so", compiler, building.small_flags(compiler))
     assert (tmp_path / "again.so").read_bytes() == first.library.read_bytes()
 
 

@@ -84,6 +84,16 @@ def test_threads_do_not_race(toy_artifact: Path, tmp_path: Path) -> None:
     run(program, toy_artifact, tmp_path / "s.safetensors", 4)
 
 
+@pytest.mark.parametrize("sanitizer", ["", "thread", "address,undefined"])
+def test_pool_runs_every_task_once(tmp_path: Path, sanitizer: str) -> None:
+    flags = (*CHECKED, f"-fsanitize={sanitizer}") if sanitizer else CHECKED[:-2]
+    if not supports(flags, tmp_path):
+        pytest.skip(f"the C compiler has no {sanitizer} sanitizer, or it does not run here")
+    program = compile_test(tmp_path / "pool", "pool_check.c", flags)
+    for threads in (1, 2, 7):
+        run(program, threads, 2000)
+
+
 def test_aotrun_under_sanitizers(toy_artifact: Path, asan: Path) -> None:
     built = building.compile_into(asan, toolchain.find(), ASAN)
     data = asan / "train.npz"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aotrain import artifact
-from aotrain.errors import AotError, InputError, UsageError
+from aotrain.errors import AotError, InputError, InternalError, UsageError
 from aotrain.runtime import Session
 from aotrain.runtime.session import NotFiniteError
 from tests.runtime import toy
@@ -184,6 +185,26 @@ def test_denormals_are_zero_inside_and_the_caller_keeps_its_own(toy_artifact: Pa
         session.view('b "ä"\n')[...] = 0
         assert not session.predict(x=batch["x"])["logits"].any()  # DAZ: w counts as zero
         assert np.float32(1e-40) * np.float32(1) != 0
+
+
+def test_a_failing_kernel_is_named_with_its_node(toy_artifact: Path, tmp_path: Path) -> None:
+    """The logits kernel returns 8 from its tasks when it gets no scratch."""
+    artifact.write(
+        tmp_path / "m.aot",
+        plan=replace(toy.plan(), thread_scratch=0),
+        state=toy.state(),
+        constants={9: np.zeros(3, "float32")},
+        kernels=toy_artifact / "kernels.so",
+        info={"name": "toy"},
+        labels=None,
+    )
+    for threads in (1, 3):
+        with (
+            Session(tmp_path / "m.aot", threads) as session,
+            pytest.raises(InternalError) as caught,
+        ):
+            session.step()
+        assert "kernel 'logits' of Gemm node 'fc' failed with 8" in caught.value.render()
 
 
 def test_two_sessions_do_not_share_anything(toy_artifact: Path) -> None:

@@ -1,4 +1,6 @@
-/* Softmax regression as a kernel library: [B, D] features, C classes, momentum SGD. Built with -DB= -DD= -DC=. */
+/* Softmax regression as a kernel library: [B, D] features, C classes, momentum SGD.
+ *
+ * Built with -DB= -DD= -DC=. */
 #include <math.h>
 #include <stddef.h>
 
@@ -21,7 +23,12 @@ static int logits_row(int row, void *env, void *closure) {
   void *const *args = closure;
   const float *centred = args[0], *weight = args[1], *bias = args[2];
   float *logits = args[3];
-  if (((struct { void *unused; int32_t tasks; } *)env)->tasks != B) return 7;
+  if (((struct {
+        void *unused;
+        int32_t tasks;
+      } *)env)
+          ->tasks != B)
+    return 7;
   float *sum = host->scratch_push(C * sizeof(float));
   if (!sum || (size_t)sum % 64) return 8;
   for (int c = 0; c < C; c++) sum[c] = bias[c];
@@ -33,7 +40,9 @@ static int logits_row(int row, void *env, void *closure) {
 }
 
 /* centred [B, D], weight [D, C], bias [C] -> logits [B, C] */
-static int32_t logits(void *const *args) { return host->parallel(logits_row, (void *)(uintptr_t)args, B); }
+static int32_t logits(void *const *args) {
+  return host->parallel(logits_row, (void *)(uintptr_t)args, B);
+}
 
 /* Loss of one row; its gradient when asked for. */
 static float row_loss(const float *z, int64_t label, float *grad) {
@@ -57,7 +66,8 @@ static int32_t loss_and_grad(void *const *args) {
   return 0;
 }
 
-/* weight [D, C], bias [C], momentum [D, C], centred [B, D], grad [B, C], lr: the first three in place */
+/* weight [D, C], bias [C], momentum [D, C], centred [B, D], grad [B, C], lr: the first three in
+ * place */
 static int32_t update(void *const *args) {
   float *weight = args[0], *bias = args[1], *momentum = args[2];
   const float *centred = args[3], *grad = args[4], *lr = args[5];
@@ -102,4 +112,5 @@ static int32_t score(void *const *args) {
 
 static const aot_kernel_fn kernels[] = {center, logits, loss_and_grad, update, tick, score};
 
-const aot_kernel_library aot_kernels = {AOT_KERNEL_ABI, sizeof kernels / sizeof *kernels, kernels, bind};
+const aot_kernel_library aot_kernels = {AOT_KERNEL_ABI, sizeof kernels / sizeof *kernels, kernels,
+                                        bind};
