@@ -13,13 +13,14 @@ grows with them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+import onnx
 from tvm.relax import op as R  # noqa: N812
 
 from aotrain.errors import Diagnostic
 from aotrain.importer.builder import shape_of
+from aotrain.importer.classify import SHAPE_ONLY, captured
 from aotrain.importer.converters.shape import reshape_target
 from aotrain.importer.node import Node
 from aotrain.importer.problems import BadShape
@@ -44,8 +45,13 @@ class Generaliser:
             for op, names in self.changed.items()
         )
 
-    def stuck(self, outputs: Sequence[str], new: Record) -> list[Diagnostic]:
+    def stuck(self, graph: onnx.GraphProto, new: Record) -> list[Diagnostic]:
         """Outputs [old batch, ...] that did not follow: the model mixes or drops examples."""
+        grown = {
+            i.name for i in graph.input if self._old.shapes.get(i.name) != new.shapes.get(i.name)
+        }
+        dependent = reached(graph, grown)
+        outputs = [o.name for o in graph.output if o.name in dependent]
         return [
             Diagnostic(
                 "AOT-I014",
@@ -149,11 +155,19 @@ def grown_reshape(
     old, new = old_in[at], new_in[at]
     if new % old:
         return None
-    before = math.prod(old_in[:at])
-    places = [
-        j for j in range(len(old_out)) if math.prod(old_out[:j]) == before and old_out[j] % old == 0
-    ]
+    start = math.prod(old_in[:at])
+    # A dimension of 1 starts where the next one does: the same position first, then the outermost.
+    places = [j for j in range(len(old_out)) if math.prod(old_out[:j]) == start]
     if not places:
         return None
     place = at if at in places else places[0]
     return [d * (new // old) if j == place else d for j, d in enumerate(old_out)]
+
+
+def reached(graph: onnx.GraphProto, names: set[str]) -> set[str]:
+    """Values that depend on the data of `names` (not on their sizes alone)."""
+    found = set(names)
+    for node in graph.node:
+        if node.op_type not in SHAPE_ONLY and found.intersection({*node.input, *captured(node)}):
+            found.update(node.output)
+    return found

@@ -60,8 +60,7 @@ def load(source: Path | str | onnx.ModelProto, options: ImportOptions | None = N
     walks = {train: _walk(analysis, train, adjust) for train in (True, False)}
     problems = [d for walk in walks.values() for d in walk.walker.problems]
     if adjust is not None:
-        outputs = [o.name for o in analysis.source.graph.output]
-        problems += adjust.stuck(outputs, walks[False].walker.record)
+        problems += adjust.stuck(analysis.source.graph, walks[False].walker.record)
     raise_all(problems)
     names = [n for n in analysis.roles if n in analysis.values]
     parameters = [n for n in names if analysis.roles[n] is not Role.BUFFER]

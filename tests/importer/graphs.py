@@ -101,7 +101,7 @@ def model(
     inferred = onnx.shape_inference.infer_shapes(made)
     for out, typed in zip(made.graph.output, inferred.graph.output, strict=True):
         out.CopyFrom(typed)
-        if not out.type.WhichOneof("value"):  # norms: of the input's shape
+        if not out.type.tensor_type.HasField("shape"):  # norms: of the input's shape
             out.type.CopyFrom(infos[0].type)
     return made
 

@@ -112,7 +112,7 @@ def positions(coordinates: str, scale: float, old: int, new: int) -> np.ndarray:
 
 def nearest(at: np.ndarray, rounding: str, old: int) -> np.ndarray:
     """Indices of the elements taken, int64."""
-    rules = {
+    rules: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "round_prefer_floor": lambda v: np.ceil(v - 0.5),
         "round_prefer_ceil": lambda v: np.floor(v + 0.5),
         "floor": np.floor,
@@ -129,7 +129,7 @@ def interpolation(
     `shrink` < 1 widens the kernel (antialias when downsampling).
     """
     radius = (2 if cubic else 1) / shrink
-    kernel: Callable[[np.ndarray], np.ndarray] = _cubic(a) if cubic else _triangle
+    kernel = _cubic(a) if cubic else _triangle
     matrix = np.zeros((len(at), old))
     for row, position in enumerate(at):
         taps = np.arange(math.floor(position - radius), math.ceil(position + radius) + 1)

@@ -1,0 +1,151 @@
+"""Which tensors of a file become parameters, and how globs change that."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from aotrain.errors import InputError
+from aotrain.importer import ImportOptions, load
+from aotrain.importer.classify import is_mask
+from aotrain.importer.model import Model
+from aotrain.plan import Role
+from tests.importer.evaluate import infer
+from tests.importer.graphs import f32, model
+
+NORMAL = np.random.default_rng(0).normal
+W = NORMAL(size=(3, 3)).astype(np.float32)
+
+
+def node(op: str, *args: str, **attrs: object) -> onnx.NodeProto:
+    """The last argument is the output."""
+    return helper.make_node(op, list(args[:-1]), [args[-1]], name=f"{op}_{args[-1]}", **attrs)
+
+
+def names(made: Model) -> list[str]:
+    return [p.name for p in made.parameters]
+
+
+def imported(
+    nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], **options: object
+) -> Model:
+    return load(model(nodes, {"x": [2, 3]}, ["y"], constants), ImportOptions(**options))  # type: ignore[arg-type]
+
+
+def test_weight_of_a_constant_node() -> None:
+    constant = helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(W))
+    made = imported([constant, node("MatMul", "x", "w", "y")], {})
+    assert names(made) == ["w"]
+    np.testing.assert_array_equal(made.parameters[0].value, W)
+
+
+@pytest.mark.parametrize("moved", ["Identity", "Transpose", "Squeeze"])
+def test_a_moved_weight_stays_the_stored_one(moved: str) -> None:
+    made = imported([node(moved, "w", "v"), node("MatMul", "x", "v", "y")], {"w": W})
+    assert names(made) == ["w"]
+
+
+def test_a_dequantized_weight_is_a_parameter_by_its_own_name() -> None:
+    stored, scale = np.int8([[1, -2, 3]] * 3), np.float32(0.5)
+    nodes = [node("DequantizeLinear", "q", "s", "w"), node("MatMul", "x", "w", "y")]
+    made = imported(nodes, {"q": stored, "s": np.asarray(scale)})
+    assert names(made) == ["w"]
+    np.testing.assert_array_equal(made.parameters[0].value, stored * scale)
+
+
+def test_a_shared_weight_is_one_parameter() -> None:
+    made = imported([node("MatMul", "x", "w", "h"), node("MatMul", "h", "w", "y")], {"w": W})
+    assert names(made) == ["w"]
+
+
+def test_arithmetic_takes_vectors_not_scalars_or_masks() -> None:
+    mask = np.array([[0, -np.inf, 0]], np.float32)
+    constants = {
+        "bias": f32(0, 0, 0),  # as yet untrained: still a bias
+        "scale": f32(1, 1, 1),
+        "eps": np.array([1e-5], np.float32),
+        "mask": mask,
+    }
+    nodes = [
+        node("Add", "x", "bias", "a"),
+        node("Mul", "a", "scale", "b"),
+        node("Add", "b", "eps", "c"),
+        node("Add", "c", "mask", "y"),
+    ]
+    assert names(imported(nodes, constants)) == ["bias", "scale"]
+
+
+def test_clip_bounds_and_pad_values_are_constants() -> None:
+    nodes = [node("Clip", "x", "low", "", "a"), node("Pad", "a", "pads", "fill", "y")]
+    constants = {
+        "low": np.array(0, np.float32),
+        "pads": np.array([0, 1, 0, 1]),
+        "fill": np.array(2.0, np.float32),
+    }
+    assert not names(imported(nodes, constants))
+
+
+def test_arithmetic_among_constants_makes_no_parameter() -> None:
+    # A rotary table: positions times frequencies, then cos.
+    nodes = [
+        node("MatMul", "t", "f", "angle"),
+        node("Cos", "angle", "c"),
+        node("Mul", "x", "c", "y"),
+    ]
+    constants = {"t": f32(1, 2).reshape(2, 1), "f": f32(1, 2, 3).reshape(1, 3)}
+    made = imported(nodes, constants)
+    assert not names(made)
+    x = NORMAL(size=(2, 3)).astype(np.float32)
+    want = x * np.cos(constants["t"] @ constants["f"])
+    np.testing.assert_allclose(infer(made, {"x": x})[0], want, rtol=1e-6)
+
+
+def test_a_position_table_gathered_by_constants_is_a_parameter() -> None:
+    nodes = [node("Gather", "table", "ids", "p"), node("Add", "x", "p", "y")]
+    made = imported(
+        nodes, {"table": NORMAL(size=(5, 3)).astype(np.float32), "ids": np.array([0, 1])}
+    )
+    assert names(made) == ["table"]
+
+
+def test_is_mask() -> None:
+    assert is_mask(np.array([0, -1e9]))
+    assert is_mask(np.array([0, 1, 1]))
+    assert not is_mask(np.array([0, 0]))
+    assert not is_mask(np.array([1, 1]))
+    assert not is_mask(np.array([0, 0.5]))
+
+
+def test_freeze_then_train() -> None:
+    nodes = [node("MatMul", "x", "body.w", "h"), node("MatMul", "h", "head.w", "y")]
+    made = imported(nodes, {"body.w": W, "head.w": W.copy()}, freeze=("*",), trainable=("head.*",))
+    assert [p.role for p in made.parameters] == [Role.FROZEN, Role.TRAINABLE]
+
+
+def test_a_constant_made_trainable() -> None:
+    nodes = [node("Mul", "x", "temperature", "y")]
+    made = imported(nodes, {"temperature": f32(2)}, trainable=("temperature",))
+    assert names(made) == ["temperature"]
+
+
+def test_a_glob_without_a_match_names_close_ones() -> None:
+    with pytest.raises(InputError) as error:
+        imported(
+            [node("MatMul", "x", "layer1.weight", "y")],
+            {"layer1.weight": W},
+            freeze=("layer.weight", "nothing*"),
+        )
+    assert len(error.value.diagnostics) == 2
+    assert "--freeze 'layer.weight'" in error.value.diagnostics[0].message
+    assert "layer1.weight" in error.value.diagnostics[0].hint
+
+
+def test_a_statistic_that_is_a_weight_too() -> None:
+    nodes = [helper.make_node("BatchNormalization", ["x", "one", "zero", "zero", "one"], ["y"])]
+    constants = {"one": f32(1, 1, 1), "zero": f32(0, 0, 0)}
+    with pytest.raises(InputError) as error:
+        imported(nodes, constants)
+    assert {d.code for d in error.value.diagnostics} == {"AOT-I012"}
+    assert len(error.value.diagnostics) == 2
