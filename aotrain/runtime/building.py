@@ -29,7 +29,7 @@ FLAGS = (
     "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
     "-ffunction-sections", "-fdata-sections", "-pthread",
 )  # fmt: skip
-SMALL = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none")
+SMALL = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,--hash-style=gnu")
 LIBRARIES = ("-lm", "-ldl")
 
 
@@ -68,9 +68,12 @@ def build(target_triple: str | None = None) -> Built:
 def small_flags(compiler: toolchain.Compiler) -> tuple[str, ...]:
     """Flags for size, by what the compiler knows.
 
-    GNU ld pads segments to pages unless told not to; zig's linker does not know the option.
+    GNU ld pads segments to pages unless told not to; zig's linker does not know the option. Zig's
+    clang vectorizes even at -Os.
     """
-    return (*SMALL, "-Oz") if compiler.is_zig else (*SMALL, "-Os", "-Wl,-z,noseparate-code")
+    if compiler.is_zig:
+        return (*SMALL, "-Os", "-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops")
+    return (*SMALL, "-Os", "-Wl,-z,noseparate-code")
 
 
 def compile_into(folder: Path, compiler: toolchain.Compiler, flags: tuple[str, ...]) -> Built:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,18 @@ def test_cached_and_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     compiler = toolchain.find()
     building.compile_library(tmp_path / "again.so", compiler, building.small_flags(compiler))
     assert (tmp_path / "again.so").read_bytes() == first.library.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("triple", [(), ("-target", "aarch64-linux-gnu")])
+def test_ziglang_builds_it(toy_artifact: Path, tmp_path: Path, triple: tuple[str, ...]) -> None:
+    pytest.importorskip("ziglang")
+    compiler = toolchain.Compiler((sys.executable, "-m", "ziglang", "cc", *triple), "")
+    built = building.compile_into(tmp_path, compiler, building.small_flags(compiler))
+    assert built.aotrun.stat().st_size <= 64 * 1024
+    if not triple:
+        command = [built.aotrun, toy_artifact, "--bench", "3"]
+        assert subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
