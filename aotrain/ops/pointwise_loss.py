@@ -114,8 +114,24 @@ def _huber_slope(x: Any, t: Any, attrs: Any) -> Any:
     return te.max(te.min(x - t, delta), -delta)
 
 
+def _log1p(e: Any) -> Any:
+    """log(1 + e) for 0 <= e <= 1 to the last digits, from log alone, which vectorises.
+
+    The rounding of u = 1 + e cancels in e / (u - 1): Kahan's way, in Goldberg, "What Every
+    Computer Scientist Should Know About Floating-Point Arithmetic" (1991), theorem 4.
+    """
+    u = 1 + e
+    one = tirx.const(1, e.ty.dtype)
+    return tirx.Select(tirx.EQ(u, one), e, te.log(u) * e / te.max(u - 1, _tiny(e)))
+
+
+def _tiny(like: Any) -> Any:
+    """Below every u - 1 that is not 0: keeps the side of the Select that is not taken finite."""
+    return tirx.const(1e-30, like.ty.dtype)
+
+
 def _bce(x: Any, t: Any, q: Any, attrs: Any) -> Any:
-    softplus = tirx.log1p(te.exp(-te.abs(x))) + te.max(-x, _zero(x))
+    softplus = _log1p(te.exp(-te.abs(x))) + te.max(-x, _zero(x))
     return (1 - t) * x + (1 + (q - 1) * t) * softplus
 
 
