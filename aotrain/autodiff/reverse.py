@@ -74,7 +74,8 @@ def differentiate(
     """
     tape = Tape(function)
     gradients: list[relax.Expr] = []
-    problems: list[Diagnostic] = []
+    problems = _control_flow(tape, origins or {})
+    raise_if_any(problems, UnsupportedModelError)
     swept: dict[relax.Var, dict[relax.Var, relax.Expr]] = {}
     for request in requests:
         value = _find_value(tape, request.value)
@@ -181,9 +182,8 @@ class _Sweep:
                 self._add(value.tuple_value, value.index, found[0], {})
             else:
                 self._give(value.tuple_value.fields[value.index], found[0], {})
-        elif not isinstance(value, tvm.ir.GenericConst):
-            kind = type(value).__name__
-            self._report("AOT-G003", step.var, f"{kind} expressions are not differentiated")
+        else:
+            assert isinstance(value, tvm.ir.GenericConst), f"unknown binding {value}"
 
     def _visit_call(self, step: Step, call: relax.Call) -> None:
         fields = step.var.ty.fields if isinstance(step.var.ty, tvm.ir.TupleType) else [step.var.ty]
@@ -260,6 +260,15 @@ class _Sweep:
         origin = self.origins.get(step.var.name) or (self.inherited or {}).get(step.var.name)
         if self.inherited is not None and origin is not None:
             self.inherited.update({s.var.name: origin for s in self.tape.steps[before:]})
+
+
+def _control_flow(tape: Tape, origins: Mapping[str, Origin]) -> list[Diagnostic]:
+    branches = [s.var.name for s in tape.steps if isinstance(s.value, relax.If)]
+    message = "a branch (If) is not differentiated"
+    return [
+        Diagnostic("AOT-G003", message, str(origins.get(name, f"variable '{name}'")))
+        for name in branches
+    ]
 
 
 def _find_value(tape: Tape, value: str | relax.Var) -> relax.Var:

@@ -123,8 +123,6 @@ def leaves(value: relax.Expr) -> list[relax.Var]:
         return leaves(value.tuple_value)
     if isinstance(value, relax.Call):
         return [leaf for a in value.args for leaf in leaves(a)]
-    if isinstance(value, relax.If):
-        return list(relax.analysis.free_vars(value))
     return []
 
 

@@ -30,6 +30,7 @@ class _Window:
     taps: int
     stride: int
     before: int
+    after: int
     dilation: int
 
     @property
@@ -49,10 +50,14 @@ class _Window:
         return p, tap, [*conditions, p >= 0, p < self.out]
 
     def count(self, p: Any, include_pad: bool) -> Any:
-        """Elements that the p-th window averages; a window may reach beyond the padding."""
-        if include_pad:
-            return self.taps
+        """Elements that window p averages; with ceil_mode it may reach beyond the padding."""
         start = p * self.stride - self.before
+        if include_pad:
+            end = self.size + self.after
+            last = (self.out - 1) * self.stride - self.before + (self.taps - 1) * self.dilation
+            if last < end:
+                return self.taps
+            return tirx.min(self.taps, (end - start + self.dilation - 1) // self.dilation)
         reach = (self.size - start + self.dilation - 1) // self.dilation
         skipped = tirx.max(0, (-start + self.dilation - 1) // self.dilation)
         return tirx.max(tirx.min(self.taps, reach) - skipped, 1)
@@ -63,8 +68,11 @@ def _spatial(x: relax.Expr) -> list[Any]:
 
 
 def _windows(call: relax.Call, size: Any, out: Any) -> list[_Window]:
-    names = ("pool_size", "strides", "padding", "dilation")
-    parts = zip(size, out, *(call.attrs[n] for n in names), strict=False)
+    sizes, strides, padding, dilation = (
+        list(call.attrs[n]) for n in ("pool_size", "strides", "padding", "dilation")
+    )
+    before, after = padding[: len(size)], padding[len(size) :]
+    parts = zip(size, out, sizes, strides, before, after, dilation, strict=True)
     return [_Window(*(int(p) for p in part)) for part in parts]
 
 
@@ -84,8 +92,10 @@ def _first_maximum(x: te.Tensor, y: te.Tensor, windows: Sequence[_Window]) -> te
         index: Any = 0
         for w, r in zip(windows, taps, strict=True):
             index = index * w.taps + r
-        hit = tirx.if_then_else(tirx.all(*inside), x(n, c, *cells) == y(n, c, *ps), False)
-        return te.min(tirx.Select(hit, index, none), axis=taps)
+        nothing = tirx.const(none, "int32")
+        hit = x(n, c, *cells) == y(n, c, *ps)
+        found = tirx.Select(hit, tirx.Cast("int32", index), nothing)
+        return te.min(tirx.if_then_else(tirx.all(*inside), found, nothing), axis=taps)
 
     return te.compute(y.shape, number, name="first_maximum")
 
@@ -116,7 +126,8 @@ def _max_body(windows: Sequence[_Window], dy: te.Tensor, x: te.Tensor, y: te.Ten
     first = _first_maximum(x, y, windows)
 
     def term(at: tuple[Any, ...], tap: Any) -> Expr:
-        return tirx.Select(first(*at) == tap, dy(*at), tirx.const(0, dy.dtype))
+        hit = first(*at) == tirx.Cast("int32", tap)
+        return tirx.Select(hit, dy(*at), tirx.const(0, dy.dtype))
 
     return _gather(x.shape, windows, term, "max_pool_grad")
 

@@ -6,9 +6,9 @@ the golden files evaluates `torch`. The value to differentiate is Σ y·weights 
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ Build = Callable[..., Any]
 Input = tuple[int, ...] | np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Case:
     """`relax(R, *inputs)` and `torch(T, *inputs)` build y (a tensor or a tuple of them).
 
@@ -32,6 +32,9 @@ class Case:
     inputs: tuple[Input, ...]
     differences: bool = True
     dtype: str = "float64"  # float32 where TVM has nothing else
+
+    def in_float32(self) -> Case:
+        return dataclasses.replace(self, dtype="float32", differences=False)
 
     def rng(self, salt: str = "") -> np.random.Generator:
         return np.random.default_rng(zlib.crc32((self.name + salt).encode()))

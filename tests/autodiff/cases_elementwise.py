@@ -76,7 +76,7 @@ UNARY = [
     ),
     Case(
         "astype",
-        lambda r, x: r.op.astype(r.op.astype(x, "float32"), "float64"),
+        lambda r, x: r.op.astype(r.op.astype(x, "float32"), x.ty.dtype),
         lambda t, x: x.float().double(),
         (apart(5),),
         differences=False,  # float32 rounds more than a difference step
@@ -124,9 +124,9 @@ ACTIVATION = [
     Case(
         "elu composed",
         lambda r, x: r.op.where(
-            r.op.greater(x, r.const(0.0, "float64")),
+            r.op.greater(x, r.const(0.0)),
             x,
-            r.op.exp(x) - r.const(1.0, "float64"),
+            r.op.exp(x) - r.const(1.0),
         ),
         lambda t, x: t.nn.functional.elu(x),
         (apart(9),),
@@ -149,9 +149,7 @@ BINARY = [
     _binary("floor_mod", apart(6), uniform(0.7, 0.9, 6), "remainder"),
     Case(
         "power of constants",
-        lambda r, x: tuple(
-            r.op.power(x, r.const(e, "float64")) for e in (0.5, 2.0, 3.0, -1.0, 1.0)
-        ),
+        lambda r, x: tuple(r.op.power(x, r.const(e)) for e in (0.5, 2.0, 3.0, -1.0, 1.0)),
         lambda t, x: tuple(x**e for e in (0.5, 2.0, 3.0, -1.0, 1.0)),
         (uniform(0.5, 2.0, 7),),
     ),
@@ -160,6 +158,13 @@ BINARY = [
         lambda r, x, e: r.op.power(x, e),
         lambda t, x, e: x**e,
         (array(0, 0, 2, 0), array(0, 2, 0, 1)),
+        differences=False,
+    ),
+    Case(
+        "clamp composed",
+        lambda r, x: r.op.minimum(r.op.maximum(x, r.const(0.0)), r.const(6.0)),
+        lambda t, x: t.clamp(x, 0, 6),
+        (array(-1, 0, 3, 6, 7),),
         differences=False,
     ),
     *[

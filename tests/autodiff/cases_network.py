@@ -71,7 +71,7 @@ CONV = [
 ]
 
 
-def _pool(kind: str, rank: int, shape, size, strides, padding=0, torch=None, **attrs) -> Case:
+def _pool(kind: str, rank: int, shape, size, strides, padding=0, **attrs) -> Case:
     def relax(r, x):
         pool = getattr(r.op.nn, f"{kind}_pool{rank}d")
         return pool(x, size, strides, padding, **attrs)
@@ -81,7 +81,8 @@ def _pool(kind: str, rank: int, shape, size, strides, padding=0, torch=None, **a
         return pool(x, size, strides, padding, **attrs)
 
     name = f"{kind}_pool{rank}d {shape} {size} {strides} {padding} {attrs or ''}"
-    return Case(name, relax, reference if torch is None else torch, (apart(*shape),))
+    uneven = isinstance(padding, tuple) and len(padding) == 2 * rank  # PyTorch has no such padding
+    return Case(name, relax, None if uneven else reference, (apart(*shape),))
 
 
 def _average(kind: str, shape, out) -> Case:
@@ -116,8 +117,11 @@ POOL = [
             ((1, 1, 7, 5), 3, 2, 1),
             ((1, 1, 5, 8), (2, 3), (3, 2), (0, 1)),
         ]
-        for ceil, include in [(False, False), (False, True), (True, False)]
+        for ceil, include in [(False, False), (False, True), (True, False), (True, True)]
     ],
+    _pool("max", 2, (1, 1, 6, 7), 3, 2, (0, 1, 2, 1)),
+    _pool("avg", 2, (1, 1, 6, 7), 3, 2, (0, 1, 2, 1), count_include_pad=True, ceil_mode=True),
+    _pool("avg", 2, (1, 1, 6, 7), 3, 2, (0, 1, 2, 1), count_include_pad=False),
     _pool("avg", 1, (1, 2, 9), 4, 3, 1, count_include_pad=False),
     _pool("avg", 3, (1, 1, 4, 5, 4), 2, 2, 1, count_include_pad=True),
     _average("adaptive", (2, 3, 5, 7), (1, 1)),
@@ -196,7 +200,7 @@ def _nll(name: str, shape, target, reduction: str, weighted: bool, ignore: int =
         lambda r, x, y: r.op.nn.nll_loss(
             x,
             y,
-            r.const(weights[0], "float64") if weighted else None,
+            r.const(weights[0]) if weighted else None,
             reduction=reduction,
             ignore_index=ignore,
         ),

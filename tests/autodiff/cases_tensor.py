@@ -136,7 +136,7 @@ MOVE = [
     ),
     Case(
         "collapse_sum_like",
-        lambda r, x: r.op.collapse_sum_like(x, r.op.zeros((3, 1), "float64")),
+        lambda r, x: r.op.collapse_sum_like(x, r.op.zeros((3, 1), x.ty.dtype)),
         lambda t, x: x.sum_to_size(3, 1),
         ((2, 3, 4),),
     ),

@@ -25,6 +25,18 @@ IDS = [FAMILIES[f][i].name for f, i in CASES]
 GOLDEN = Path(__file__).with_name("golden")
 
 
+class Namespace:
+    """What a case's `relax` builds with; a number becomes a constant of the case's dtype."""
+
+    op, TupleGetItem = relax.op, relax.TupleGetItem
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+    def const(self, value: Any, dtype: str = "") -> relax.Expr:
+        return relax.const(value, dtype or self.dtype)
+
+
 def build(case: Case) -> relax.Function:
     """(value, gradients..) of a case as one function."""
     arrays = case.arrays()
@@ -42,7 +54,7 @@ def build(case: Case) -> relax.Function:
 
 
 def _weighted_sum(case: Case, builder: relax.BlockBuilder, params: list[relax.Var]) -> relax.Expr:
-    y = case.relax(relax, *params)
+    y = case.relax(Namespace(case.dtype), *params)
     parts = [builder.emit(p) for p in (y if isinstance(y, tuple) else (y,))]
     if isinstance(parts[0].ty, tvm.ir.TupleType):
         count = len(parts[0].ty.fields)
@@ -126,3 +138,23 @@ def test_every_rule_has_a_case() -> None:
                 used.add(binding.value.op.name)
     rules = {n for n, r in RULES.items() if r.__module__.startswith("aotrain.autodiff.rules")}
     assert rules - ZERO - used == set()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float32_is_kept_and_everything_lowers(family: str) -> None:
+    functions = {}
+    for i, case in enumerate(FAMILIES[family]):
+        function = build(case.in_float32())
+        dtypes = {str(f.dtype) for f in function.ret_ty.fields}
+        assert dtypes == {"float32"}, case.name
+        functions[f"f{i}"] = function.with_attr("global_symbol", f"f{i}")
+    with tvm.target.Target("llvm"):  # sort and scan are lowered by target
+        module = relax.backend.DispatchSortScan()(tvm.IRModule(functions))
+    lowered = relax.transform.LegalizeOps()(module)
+    names = {
+        binding.value.op.name
+        for name in functions
+        for binding in lowered[name].body.blocks[0].bindings
+        if isinstance(binding.value, relax.Call)
+    }
+    assert names - {"relax.call_tir"} == set()

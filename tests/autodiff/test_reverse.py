@@ -294,6 +294,17 @@ def test_calls_of_functions_are_refused() -> None:
     assert [d.code for d in caught.value.diagnostics] == ["AOT-G003"]
 
 
+def test_branches_are_refused() -> None:
+    x, c = var("x", 2), relax.Var("c", relax.TensorType((), "bool"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, c]):
+        y = builder.emit(relax.If(c, op.exp(x), op.sin(x)), name_hint="y")
+        builder.emit_func_output(builder.emit(op.sum(y), name_hint="loss"))
+    with pytest.raises(UnsupportedModelError) as caught:
+        differentiate(builder.get()["main"], [Request("loss", (x,))])
+    assert [d.code for d in caught.value.diagnostics] == ["AOT-G003"]
+
+
 @pytest.mark.parametrize(
     ("value", "wrt", "code"),
     [

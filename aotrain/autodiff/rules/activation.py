@@ -19,8 +19,9 @@ def _relu(v: Vjp) -> Gradients:
 
 @rule("relax.nn.leakyrelu")
 def _leakyrelu(v: Vjp) -> Gradients:
-    slope = const(float(v.attrs.alpha), v.y)
-    return [op.where(op.greater(v.x, const(0.0, v.y)), v.dy, v.dy * slope)]
+    slope = float(v.attrs.alpha)
+    kept = v.y if slope >= 0 else v.x  # of one sign
+    return [op.where(op.greater(kept, const(0.0, v.y)), v.dy, v.dy * const(slope, v.y))]
 
 
 @rule("relax.nn.prelu")

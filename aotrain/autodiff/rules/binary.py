@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tvm
 from tvm import relax
 
@@ -41,8 +43,8 @@ def _multiply(v: Vjp) -> Gradients:
 
 @rule("relax.divide")
 def _divide(v: Vjp) -> Gradients:
-    a, b = v.args
-    return _both(v, v.dy / b, op.negative(v.dy * a / (b * b)))
+    da = v.dy / v.args[1]
+    return _both(v, da, op.negative(da * v.y))
 
 
 @rule("relax.power")
@@ -61,24 +63,30 @@ def _power(v: Vjp) -> Gradients:
 
 @rule("relax.maximum")
 def _maximum(v: Vjp) -> Gradients:
-    return _pick(v, op.greater)
+    return _pick(v, op.greater, op.greater_equal)
 
 
 @rule("relax.minimum")
 def _minimum(v: Vjp) -> Gradients:
-    return _pick(v, op.less)
+    return _pick(v, op.less, op.less_equal)
 
 
-def _pick(v: Vjp, wins: relax.Expr) -> Gradients:
-    """The winner takes dz; at a tie each gets half, as PyTorch's maximum and minimum."""
+Compare = Callable[[relax.Expr, relax.Expr], relax.Expr]
+
+
+def _pick(v: Vjp, wins: Compare, wins_or_ties: Compare) -> Gradients:
+    """The winner takes dz; at a tie each gets half, as PyTorch's maximum and minimum.
+
+    Beside a constant it is a bound: all of dz passes at the bound itself, as PyTorch's clamp.
+    """
     a, b = v.args
     half, zero = v.dy * const(0.5, v.y), const(0.0, v.y)
-    tie = op.equal(a, b)
-    return _both(
-        v,
-        op.where(tie, half, op.where(wins(a, b), v.dy, zero)),
-        op.where(tie, half, op.where(wins(b, a), v.dy, zero)),
-    )
+    if any(isinstance(x, tvm.ir.GenericConst) for x in v.args):
+        sides = [op.where(wins_or_ties(*pair), v.dy, zero) for pair in ((a, b), (b, a))]
+    else:
+        tie = op.equal(a, b)
+        sides = [op.where(tie, half, op.where(wins(*p), v.dy, zero)) for p in ((a, b), (b, a))]
+    return _both(v, *sides)
 
 
 @rule("relax.mod")
