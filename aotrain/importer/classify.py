@@ -103,10 +103,18 @@ def classify(
     return Roles({n: roles[n] for n in candidates if n in roles}, (*problems, *found))
 
 
-def stored_floats(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
-    """Float initializers and Constant nodes, in subgraphs too, by name."""
+def stored_floats(
+    graph: onnx.GraphProto, initializers: dict[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
+    """Float initializers and Constant nodes, in subgraphs too, by name.
+
+    `initializers` are those of the graph, decoded, so that no weight is held twice.
+    """
+    known = initializers or {}
     found = {
-        t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer if t.data_type in FLOATS
+        t.name: known[t.name] if t.name in known else onnx.numpy_helper.to_array(t)
+        for t in graph.initializer
+        if t.data_type in FLOATS
     }
     for node in graph.node:
         for inner in nested(node):
@@ -196,8 +204,9 @@ def _weak_weight(
 
 def is_mask(array: np.ndarray) -> bool:
     """Two or more distinct values, all of them 0, 1 or so negative that softmax gives 0."""
-    values = np.unique(array.astype(np.float64))
-    return len(values) > 1 and bool(np.all((values == 0) | (values == 1) | (values <= MASK_BELOW)))
+    values = array.reshape(-1)
+    typical = (values == 0) | (values == 1) | (values <= MASK_BELOW)
+    return bool(np.all(typical) and np.any(values != values[:1]))
 
 
 def nested(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -221,20 +230,24 @@ def captured(node: onnx.NodeProto) -> set[str]:
 def _override(
     roles: dict[str, Role], candidates: list[str], options: ImportOptions
 ) -> tuple[dict[str, Role], list[Diagnostic]]:
-    """Freeze, then train, what the globs name."""
+    """Freeze, then train, what the globs name.
+
+    `--trainable` reaches parameters first, running statistics left out; only a glob that names none
+    of them makes constants (a temperature, a statistic by its own name) trainable.
+    """
     problems: list[Diagnostic] = []
     roles = dict(roles)
-    for flag, globs, role in (
-        ("--freeze", options.freeze, Role.FROZEN),
-        ("--trainable", options.trainable, Role.TRAINABLE),
-    ):
-        pool = list(roles) if role is Role.FROZEN else candidates
-        for glob in globs:
-            names, problem = matches(glob, pool, flag)
-            problems += [problem] if problem else []
-            for name in names:
-                if role is Role.FROZEN or "*" not in glob or roles.get(name) is not Role.BUFFER:
-                    roles[name] = role
+    for glob in options.freeze:
+        names, problem = matches(glob, list(roles), "--freeze")
+        problems += [problem] if problem else []
+        roles.update(dict.fromkeys(names, Role.FROZEN))
+    for glob in options.trainable:
+        weights = [n for n, role in roles.items() if role is not Role.BUFFER]
+        names, problem = matches(glob, weights, "--trainable")
+        if problem:
+            names, problem = matches(glob, candidates, "--trainable")
+        problems += [problem] if problem else []
+        roles.update(dict.fromkeys(names, Role.TRAINABLE))
     return roles, problems
 
 

@@ -100,11 +100,11 @@ def _analyse(source: Path | str | onnx.ModelProto, options: ImportOptions) -> An
         inputs = dims.bind(graph, options)
     except AotError as error:
         problems += error.diagnostics
-    stored = stored_floats(graph)
+    arrays = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    stored = stored_floats(graph, arrays)
     found = classify(graph, {i.name for i in dims.data_inputs(graph)}, stored, options)
     raise_all([*problems, *found.problems])
     assert inputs is not None
-    arrays = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
     return Analysis(read_source, inputs, arrays, found.roles)
 
 

@@ -130,6 +130,12 @@ def test_a_constant_made_trainable() -> None:
     assert names(made) == ["temperature"]
 
 
+def test_a_glob_for_all_leaves_constants_alone() -> None:
+    nodes = [node("MatMul", "x", "w", "h"), node("Mul", "h", "temperature", "y")]
+    made = imported(nodes, {"w": W, "temperature": f32(2)}, freeze=("w",), trainable=("*",))
+    assert [(p.name, p.role) for p in made.parameters] == [("w", Role.TRAINABLE)]
+
+
 def test_a_glob_without_a_match_names_close_ones() -> None:
     with pytest.raises(InputError) as error:
         imported(

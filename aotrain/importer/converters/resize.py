@@ -1,8 +1,8 @@
-"""Resize and Upsample in, gathers and matmuls with constant matrices out, an axis at a time.
+"""Resize, Upsample and GridSample in; gathers, matmuls with constant matrices, grid_sample out.
 
-Interpolation is linear in the data and separable: along one axis of size I it is a matrix [O, I]
-with a few entries a row. Nearest is a gather. Both have the gradients of the operators that they
-are made of.
+Resizing is done an axis at a time. Interpolation is linear in the data and separable: along one
+axis of size I it is a matrix [O, I] with a few entries a row. Nearest is a gather. Both have the
+gradients of the operators that they are made of.
 """
 
 from __future__ import annotations
@@ -157,4 +157,21 @@ def _cubic(a: float) -> Callable[[np.ndarray], np.ndarray]:
     return kernel
 
 
-TABLE: dict[str, Converter] = {"Resize": _resize, "Upsample": _upsample}
+def _grid_sample(n: Node) -> relax.Expr:
+    """ONNX's grid is [N, H, W, 2], Relax's [N, 2, H, W]; one dimension more for volumes."""
+    mode = n.attr("mode", "linear")
+    method = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    if n.rank() not in (4, 5) or (n.rank() == 5 and method == "bicubic"):
+        raise Unsupported(f"GridSample of rank {n.rank()} with mode={mode} is not supported")
+    last = n.rank() - 1
+    grid = n.emit(R.permute_dims(n.x(1), [0, last, *range(1, last)]))
+    layout = "NCHW" if n.rank() == 4 else "NCDHW"
+    padding, corners = n.attr("padding_mode", "zeros"), bool(n.attr("align_corners", 0))
+    return n.emit(R.image.grid_sample(n.x(0), grid, method, layout, padding, corners))
+
+
+TABLE: dict[str, Converter] = {
+    "Resize": _resize,
+    "Upsample": _upsample,
+    "GridSample": _grid_sample,
+}
