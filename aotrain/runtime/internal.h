@@ -8,6 +8,10 @@
 #include "aot_kernel_abi.h"
 #include "aotrun.h"
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "plan.bin and checkpoints are read as they lie in memory: little-endian only"
+#endif
+
 #define AOT_ALIGNMENT 64u /* bytes: aotrain/plan.py ALIGNMENT */
 
 struct launch {

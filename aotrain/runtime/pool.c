@@ -163,7 +163,7 @@ static int serial(task_fn task, void *closure, int tasks) {
 static int parallel(task_fn task, void *closure, int tasks) {
   struct worker *caller = self;
   struct pool *pool = caller ? caller->pool : NULL;
-  if (tasks <= 0) tasks = pool ? (int)pool->threads : 1;
+  if (tasks <= 0) tasks = pool ? (int)pool->started + 1 : 1;
   if (!pool || pool->started == 0 || caller->in_task || tasks == 1)
     return serial(task, closure, tasks);
   atomic_store(&pool->task, task);

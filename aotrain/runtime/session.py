@@ -108,16 +108,30 @@ def _library(path: Path) -> ctypes.CDLL:
     return library
 
 
+class _Handle:
+    """The library's handle. Session and views hold it; with the last of them it is closed."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library, self.pointer = library, ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        pointer, self.pointer = self.pointer, ctypes.c_void_p()
+        if pointer:
+            self.library.aot_close(pointer)
+
+
 class Session:
     """An open artifact. Use it as a context manager, or call `close`.
 
     Every method raises an `aotrain.errors.AotError` with the loader's message. It belongs to one
-    thread at a time. Arrays from `view` must not be used after `close`.
+    thread at a time. Views keep the memory alive, but not after `close`.
     """
 
     def __init__(self, path: str | Path, threads: int | None = None) -> None:
         """Open the folder. `threads=None`: `AOTRUN_NUM_THREADS`, else this process's cores."""
-        self._handle = ctypes.c_void_p()
         folder = Path(path)
         if not folder.is_dir():
             raise InputError(
@@ -128,10 +142,11 @@ class Session:
                 )
             )
         self._c = _library((folder / "libaotrun.so").resolve())
+        self._handle = _Handle(self._c)
         options = _Options(threads or 0)
         self._check(
             self._c.aot_open(
-                str(folder).encode(), ctypes.byref(options), ctypes.byref(self._handle)
+                str(folder).encode(), ctypes.byref(options), ctypes.byref(self._handle.pointer)
             )
         )
         self._tensors: dict[str, np.ndarray] = {}
@@ -154,14 +169,9 @@ class Session:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Free everything; a second call does nothing."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            self._c.aot_close(handle)
+        """Free everything, views included; a second call does nothing."""
+        self._handle.close()
 
     @property
     def info(self) -> dict[str, Any]:
@@ -253,14 +263,14 @@ class Session:
 
     @property
     def _open(self) -> ctypes.c_void_p:
-        if not self._handle:
+        if not self._handle.pointer:
             raise UsageError(Diagnostic("AOT-D001", "the session is closed"))
-        return self._handle
+        return self._handle.pointer
 
     def _check(self, status: int) -> None:
         if status == 0:
             return
-        text = (self._c.aot_error(self._handle) or b"").decode(errors="replace")
+        text = (self._c.aot_error(self._handle.pointer) or b"").decode(errors="replace")
         code, _, rest = text.partition(": ")
         message, _, hint = rest.partition("\nhint: ")
         kinds: dict[int, type[AotError]] = {
@@ -278,6 +288,7 @@ class Session:
             return name
         dtype = DTYPES[tensor.dtype]
         buffer = (ctypes.c_uint8 * tensor.bytes).from_address(tensor.data)
+        buffer.owner = self._handle  # the view keeps the bytes alive
         self._tensors[name] = np.ndarray(
             tuple(tensor.shape[: tensor.rank]),
             "uint16" if dtype == "bfloat16" else dtype,

@@ -108,6 +108,12 @@ int main(int argc, char **argv) {
   aot_close(NULL);
   MUST(!aot_open(argv[1], &options, &model));
   counting = 1;
+#ifdef COUNT_ALLOCATIONS
+  void *volatile probe = malloc(1);
+  free(probe);
+  MUST(allocations == 1); /* the counter counts */
+  allocations = 0;
+#endif
   right_uses(model, argv[2]);
   wrong_uses(model, argv[2]);
   counting = 0;

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,6 +207,18 @@ def test_a_failing_kernel_is_named_with_its_node(toy_artifact: Path, tmp_path: P
         ):
             session.step()
         assert "kernel 'logits' of Gemm node 'fc' failed with 8" in caught.value.render()
+
+
+def test_views_outlive_the_session_object(toy_artifact: Path) -> None:
+    view = Session(toy_artifact).view("w")
+    gc.collect()
+    others = [Session(toy_artifact) for _ in range(3)]  # would reuse the bytes
+    others[0].view("w")[...] = 7
+    assert (view == toy.state()["w"]).all()
+    alive = weakref.ref(view.base.owner)
+    del view
+    gc.collect()
+    assert alive() is None
 
 
 def test_two_sessions_do_not_share_anything(toy_artifact: Path) -> None:
