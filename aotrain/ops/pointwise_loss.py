@@ -7,8 +7,9 @@ With d = output - target, each as the function of that name in `torch.nn.functio
     huber (delta)       d^2 / 2 or delta (|d| - delta / 2)         d within +-delta
     bce_with_logits     (1 - t) x + (1 + (q - 1) t) log(1 + e^-x)  (q t + 1 - t) sigmoid(x) - q t
 
-where t is the target, x the output and q `pos_weight`; log(1 + e^-x) in its stable form,
-log1p(e^-|x|) + max(-x, 0). 16-bit outputs are computed in, and their terms are, float32.
+where t is the target, x the output and q `pos_weight`; log(1 + e^-x) = log1p(e^-|x|) + max(-x, 0),
+whose second term is merged with (1 - t) x, so that nothing cancels. 16-bit outputs are computed in,
+and their terms are, float32.
 """
 
 from __future__ import annotations
@@ -115,24 +116,21 @@ def _huber_slope(x: Any, t: Any, attrs: Any) -> Any:
 
 
 def _log1p(e: Any) -> Any:
-    """log(1 + e) for 0 <= e <= 1 to the last digits, from log alone, which vectorises.
+    """log(1 + e) for 0 <= e <= 1 to the last digits, by arithmetic alone, which vectorises.
 
-    The rounding of u = 1 + e cancels in e / (u - 1): Kahan's way, in Goldberg, "What Every
-    Computer Scientist Should Know About Floating-Point Arithmetic" (1991), theorem 4.
+    It is 2 artanh s = 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = e / (2 + e) <= 1/3; what n terms
+    leave out is below 9^-n / (2 n + 1) of it: 1.4e-9 in float32, 1.7e-18 in float64.
     """
-    u = 1 + e
-    one = tirx.const(1, e.ty.dtype)
-    return tirx.Select(tirx.EQ(u, one), e, te.log(u) * e / te.max(u - 1, _tiny(e)))
-
-
-def _tiny(like: Any) -> Any:
-    """Below every u - 1 that is not 0: keeps the side of the Select that is not taken finite."""
-    return tirx.const(1e-30, like.ty.dtype)
+    s = e / (2 + e)
+    square, series = s * s, _zero(e)
+    for k in reversed(range(17 if str(e.ty.dtype) == "float64" else 8)):
+        series = series * square + tirx.const(2 / (2 * k + 1), e.ty.dtype)
+    return s * series
 
 
 def _bce(x: Any, t: Any, q: Any, attrs: Any) -> Any:
-    softplus = _log1p(te.exp(-te.abs(x))) + te.max(-x, _zero(x))
-    return (1 - t) * x + (1 + (q - 1) * t) * softplus
+    linear = tirx.Select(x < _zero(x), -q * t * x, (1 - t) * x)
+    return linear + (1 + (q - 1) * t) * _log1p(te.exp(-te.abs(x)))
 
 
 def _bce_slope(x: Any, t: Any, q: Any, attrs: Any) -> Any:

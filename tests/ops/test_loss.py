@@ -177,3 +177,14 @@ def test_cross_entropy_over_any_axis_equals_numpy(data: st.DataObject) -> None:
     share = (1 - smoothing) * hit + smoothing / classes_count
     want = np.where(labels == -1, 0, -(share * weight * log_p).sum(-1))
     np.testing.assert_allclose(terms, want, rtol=1e-9, atol=1e-12)
+
+
+def test_bce_keeps_its_digits_where_the_loss_is_tiny() -> None:
+    """log1p(e^-x) for x up to 100, where 1 + e^-x rounds to 1."""
+    x = np.concatenate([np.linspace(0, 40, 161), [87, 100, 1e4]]).astype(np.float32)
+    arrays = [x, np.ones_like(x), np.float32(1)]
+    (terms,) = evaluate(pointwise_loss.bce_with_logits, *arrays)
+    want = np.log1p(np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(terms, want, rtol=1e-6, atol=1e-37)
+    (mirrored,) = evaluate(pointwise_loss.bce_with_logits, -x, np.zeros_like(x), np.float32(1))
+    np.testing.assert_array_equal(mirrored, terms)
