@@ -101,6 +101,8 @@ def _signature(artifact: Path, entry: str) -> tuple[tuple[TensorSpec, ...], Targ
 def _run(console: Console, command: list[str]) -> int:
     if console.quiet:
         command = [*command, "--quiet"]
+    if not console.progress:
+        command = [*command, "--no-progress"]
     with _child(command) as process:
         return _exit_code(process.wait())
 

@@ -26,6 +26,7 @@ static const char HELP[] =
     "  --predict FILES     write the model's outputs for these rows to -o OUT.npz\n"
     "  --bench N           time N steps\n"
     "  -q, --quiet         print errors only\n"
+    "  --no-progress       no bar, which is drawn on a terminal only\n"
     "  --json              one JSON object on stdout\n"
     "\n"
     "examples:\n"

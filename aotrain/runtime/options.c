@@ -126,6 +126,7 @@ int options_parse(struct options *options, int argc, char **argv) {
                                  {"output", 'o', TEXT, &options->output},
                                  {"bench", 0, COUNT, &options->bench},
                                  {"quiet", 'q', FLAG, &options->quiet},
+                                 {"no-progress", 0, FLAG, &options->no_progress},
                                  {"json", 0, FLAG, &options->json},
                                  {"help", 'h', FLAG, &options->help},
                                  {NULL, 0, FLAG, NULL}};

@@ -21,7 +21,7 @@ struct options {
   int64_t epochs, steps, save_every, keep, bench; /* 0: not given */
   int64_t seed;                                   /* -1: not given */
   int threads;
-  bool quiet, json, help;
+  bool quiet, json, help, no_progress;
   struct pair set[PAIRS_MAX], map[PAIRS_MAX]; /* --set name=value, --map input=array */
   uint32_t sets, maps;
 };
@@ -44,6 +44,15 @@ void report_epoch(const struct options *options, const struct epoch_line *line);
 void report_valid(const struct options *options, const struct epoch_line *line);
 void report_sizes(uint64_t trainable, uint64_t state_bytes, uint64_t block_bytes); /* --json only */
 void report_end(const struct options *options, int exit_code, int64_t step);
+
+/* progress.c: a bar on a terminal. */
+struct progress {
+  int64_t step, last; /* of the run */
+  int64_t steps;      /* done since `began`, in seconds */
+  double began, loss;
+};
+void progress_draw(const struct options *options, const struct progress *at);
+void progress_clear(void); /* before any other line */
 
 struct bench_line { /* seconds; bytes */
   double median, p90, least;

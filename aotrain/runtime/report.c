@@ -12,6 +12,7 @@ static bool first_epoch = true, list_open; /* of --json's "epochs" */
 
 int refuse(int exit_code, const char *code, const char *hint, const char *format, ...) {
   va_list values;
+  progress_clear();
   va_start(values, format);
   fprintf(stderr, "error[%s]: ", code);
   vfprintf(stderr, format, values);
@@ -36,6 +37,7 @@ int refuse_model(const aot *model, aot_status status) {
 void say(const struct options *options, const char *format, ...) {
   if (options->quiet || options->json) return;
   va_list values;
+  progress_clear();
   va_start(values, format);
   vprintf(format, values);
   va_end(values);

@@ -198,6 +198,11 @@ static int one_step(struct run *run) {
   run->loss_sum += (double)loss;
   run->loss_count++;
   run->step++;
+  progress_draw(run->options, &(struct progress){.step = run->step,
+                                                 .last = run->last,
+                                                 .steps = run->loss_count,
+                                                 .began = run->began,
+                                                 .loss = (double)loss});
   return run->options->save_every && run->step % run->options->save_every == 0 ? save_numbered(run)
                                                                                : EXIT_DONE;
 }

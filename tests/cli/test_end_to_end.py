@@ -1,7 +1,11 @@
 """The user's own path through the command line, and every bad input of theirs on the way."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -137,6 +141,27 @@ def test_resume_is_bit_for_bit(work, trained, tmp_path):
     assert run([*argv, "--steps", "37", "--save", str(half)]) == 0
     assert run([*argv, "--resume", str(half), "--epochs", "10", "--save", str(whole)]) == 0
     assert whole.read_bytes() == trained.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "drawn"), [([], True), (["-q"], False), (["--no-progress"], False)]
+)
+def test_the_bar_is_for_terminals(work, options, drawn):
+    ours, theirs = pty.openpty()
+    argv = ["run", str(work / "m.aot"), "--data", str(work / "train.npz"), *options]
+    code = f"import sys\nfrom aotrain.cli.app import run\nsys.exit(run({argv!r}))"
+    command = [sys.executable, "-c", code]
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+        os.write(theirs, b"end")
+        os.close(theirs)
+        text = terminal.read(4096)
+    assert text.endswith(b"end")
+    assert (b"steps/s" in text) == drawn, text
+    if drawn:
+        assert text.endswith(b"\r\x1b[Kend")  # the bar is gone when the run is over
+    else:
+        assert text == b"end"
 
 
 def test_inspect_artifact(work, capfd):
