@@ -43,6 +43,17 @@ OWN = [
     *_convolution(
         3, (1, 1, 3, 3, 2), (1, 1, 2, 2, 1), (1, 1, 2, 2, 2), (1,) * 3, (0,) * 6, (1,) * 3, 1
     ),
+    *[
+        Case(
+            f"layer_norm {shape} {axis}",
+            lambda _, x, g, b, axis=axis: importlib.import_module("aotrain.ops.norm").layer_norm(
+                x, g, b, axis=axis, epsilon=1e-3
+            ),
+            lambda t, x, g, b, axis=axis: t.nn.functional.layer_norm(x, x.shape[axis:], g, b, 1e-3),
+            (shape, uniform(0.5, 1.5, *shape[axis:]), shape[axis:]),
+        )
+        for shape, axis in [((2, 3, 7), 2), ((2, 3, 4), 1), ((1, 1), 1)]
+    ],
     _own(
         "batch_norm",
         "batch_norm_train",

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tests.autodiff import cases_elementwise, cases_network, cases_tensor
+from tests.autodiff import cases_elementwise, cases_network, cases_own, cases_tensor
 from tests.autodiff.case import Case
 
 FOLDER = Path(__file__).with_name("golden")
@@ -46,7 +46,7 @@ def gradients(case: Case) -> list[np.ndarray]:
 def main() -> None:
     """Write every family."""
     FOLDER.mkdir(exist_ok=True)
-    for module in (cases_elementwise, cases_tensor, cases_network):
+    for module in (cases_elementwise, cases_tensor, cases_network, cases_own):
         for family, cases in module.FAMILIES.items():
             table = {}
             for case in cases:

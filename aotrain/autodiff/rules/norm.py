@@ -37,6 +37,13 @@ def _layer_norm(v: Vjp) -> Gradients:
     return [relax.TupleGetItem(found, i) for i in range(3)]
 
 
+@rule("aotrain.layer_norm")
+def _own_layer_norm(v: Vjp) -> Gradients:
+    axis, epsilon = int(v.attrs["axis"]), float(v.attrs["epsilon"])
+    found = layer_norm_grad(v.dy, v.x, v.args[1], axis=axis, epsilon=epsilon)
+    return [relax.TupleGetItem(found, i) for i in range(3)]
+
+
 @rule("relax.nn.rms_norm")
 def _rms_norm(v: Vjp) -> Gradients:
     x, gamma = v.args
