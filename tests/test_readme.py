@@ -30,7 +30,7 @@ def test_links(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
     lines = re.findall(r"(?:^\s*|`)(aotrain [a-z][^`\n|]*)", page.read_text(), re.MULTILINE)
-    assert lines or page.name == "ARCHITECTURE.md"
+    assert lines or page.parent.name == "docs"
     for line in lines:
         name, *words = shlex.split(line.partition(" #")[0])[1:]
         if name not in COMMANDS:
