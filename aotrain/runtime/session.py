@@ -7,6 +7,8 @@ they speak DLPack. Arrays passed in may be anything with `__dlpack__` or numpy's
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -81,11 +83,23 @@ class NotFiniteError(InputError):
     """The step ran, but its loss is NaN or infinite."""
 
 
+_loaded: dict[bytes, ctypes.CDLL] = {}
+"""Libraries by the SHA-256 of their files. A process can load only so many that have thread-locals
+(glibc's static TLS), and those of artifacts from one compiler are the same."""
+
+
 def _library(path: Path) -> ctypes.CDLL:
     try:
-        library = ctypes.CDLL(str(path))
+        digest = hashlib.sha256(path.read_bytes()).digest()
+        if digest not in _loaded:
+            _loaded[digest] = _declare(ctypes.CDLL(str(path)))
     except OSError as error:
         raise InputError(Diagnostic("AOT-A010", f"cannot load {path}: {error}")) from error
+    return _loaded[digest]
+
+
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The functions' types: ctypes takes an int for everything otherwise."""
     handle, text = ctypes.c_void_p, ctypes.c_char_p
     pointer = ctypes.POINTER
     signatures: dict[str, tuple[Any, ...]] = {
@@ -146,7 +160,7 @@ class Session:
         options = _Options(threads or 0)
         self._check(
             self._c.aot_open(
-                str(folder).encode(), ctypes.byref(options), ctypes.byref(self._handle.pointer)
+                os.fsencode(folder), ctypes.byref(options), ctypes.byref(self._handle.pointer)
             )
         )
         self._tensors: dict[str, np.ndarray] = {}
@@ -253,13 +267,16 @@ class Session:
 
     def save(self, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
         """Write a checkpoint atomically. `notes` (key < 32, value < 96 bytes) are its metadata."""
-        pairs = [_Note(k.encode(), v.encode()) for k, v in (notes or {}).items()]
+        try:
+            pairs = [_Note(k.encode(), v.encode()) for k, v in (notes or {}).items()]
+        except ValueError as error:
+            raise UsageError(Diagnostic("AOT-D001", f"a note is too long: {error}")) from error
         array = (_Note * len(pairs))(*pairs)
-        self._check(self._c.aot_save(self._open, str(path).encode(), array, len(pairs)))
+        self._check(self._c.aot_save(self._open, os.fsencode(path), array, len(pairs)))
 
     def load(self, path: str | Path) -> None:
         """Read a checkpoint; after an error the state is as it was."""
-        self._check(self._c.aot_load(self._open, str(path).encode(), None, 0))
+        self._check(self._c.aot_load(self._open, os.fsencode(path), None, 0))
 
     @property
     def _open(self) -> ctypes.c_void_p:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import subprocess
 import sys
 import weakref
@@ -253,6 +254,22 @@ def test_use_after_close_is_an_error(toy_artifact: Path) -> None:
     session.close()
     with pytest.raises(UsageError, match="closed"):
         session.step()
+
+
+def test_many_copies_of_an_artifact_load_one_library(toy_artifact: Path, tmp_path: Path) -> None:
+    first = Session(toy_artifact)
+    copy = shutil.copytree(toy_artifact, tmp_path / "copy.aot")
+    with Session(copy) as second:
+        assert second._c is first._c
+    (copy / "libaotrun.so").write_bytes(b"no library")
+    with pytest.raises(InputError, match="AOT-A010"):
+        Session(copy)
+
+
+def test_long_notes_are_refused(toy_artifact: Path, tmp_path: Path) -> None:
+    with Session(toy_artifact) as session, pytest.raises(UsageError, match="too long"):
+        session.save(tmp_path / "s.safetensors", {"k": "v" * 200})
+    assert not list(tmp_path.iterdir())
 
 
 def test_missing_artifact(tmp_path: Path) -> None:
