@@ -33,6 +33,7 @@ import onnx
 from aotrain.errors import Diagnostic
 from aotrain.importer.globs import matches
 from aotrain.importer.options import ImportOptions
+from aotrain.importer.read import decode
 from aotrain.plan import Role
 
 STRONG: dict[str, tuple[int, ...]] = {
@@ -112,7 +113,7 @@ def stored_floats(
     """
     known = initializers or {}
     found = {
-        t.name: known[t.name] if t.name in known else onnx.numpy_helper.to_array(t)
+        t.name: known[t.name] if t.name in known else decode(t)
         for t in graph.initializer
         if t.data_type in FLOATS
     }
@@ -122,7 +123,7 @@ def stored_floats(
         if node.op_type == "Constant" and node.domain == "":
             for a in node.attribute:
                 if a.name == "value" and a.t.data_type in FLOATS:
-                    found[node.output[0]] = onnx.numpy_helper.to_array(a.t)
+                    found[node.output[0]] = decode(a.t)
     return found
 
 

@@ -45,7 +45,7 @@ def bind(graph: onnx.GraphProto, options: ImportOptions) -> Inputs:
         if not value.type.HasField("tensor_type"):
             problems.append(_not_tensor(value.name, value.type.WhichOneof("value") or "untyped"))
             continue
-        dtypes[value.name] = helper.tensor_dtype_to_np_dtype(kind.elem_type).name
+        dtypes[value.name] = _dtype(kind.elem_type)
         if dtypes[value.name] not in ITEM_BYTES:
             problems.append(_not_tensor(value.name, dtypes[value.name]))
         if not kind.HasField("shape"):
@@ -59,6 +59,13 @@ def bind(graph: onnx.GraphProto, options: ImportOptions) -> Inputs:
     problems += _unknown_names(shapes, options)
     raise_all(problems)
     return _bind(shapes, dtypes, options)
+
+
+def _dtype(kind: int) -> str:
+    try:
+        return str(helper.tensor_dtype_to_np_dtype(kind).name)
+    except KeyError:
+        return f"of unknown type {kind}"
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str:

@@ -19,7 +19,7 @@ from aotrain.importer.classify import classify, stored_floats
 from aotrain.importer.model import Model, Origin, Parameter
 from aotrain.importer.options import ImportOptions
 from aotrain.importer.problems import raise_all
-from aotrain.importer.read import Source, read
+from aotrain.importer.read import Source, decode, read
 from aotrain.importer.walk import Outcome, Poison, Scope, Walker
 from aotrain.plan import Role, TensorSpec
 
@@ -100,7 +100,7 @@ def _analyse(source: Path | str | onnx.ModelProto, options: ImportOptions) -> An
         inputs = dims.bind(graph, options)
     except AotError as error:
         problems += error.diagnostics
-    arrays = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    arrays = {t.name: decode(t) for t in graph.initializer}
     stored = stored_floats(graph, arrays)
     found = classify(graph, {i.name for i in dims.data_inputs(graph)}, stored, options)
     raise_all([*problems, *found.problems])

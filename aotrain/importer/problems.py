@@ -59,6 +59,12 @@ class Dynamic(Problem):
     code = "AOT-I009"
 
 
+class Invalid(Problem):
+    """A graph that contradicts itself."""
+
+    code = "AOT-I003"
+
+
 class BadShape(Problem):
     """Shapes that do not fit each other."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import external_data_helper, inliner
@@ -62,9 +63,21 @@ def _load(path: Path) -> onnx.ModelProto:
         raise _fail("AOT-I002", f"{path} is not an ONNX file") from error
     if not model.graph.node and not model.graph.output:
         raise _fail("AOT-I002", f"{path} is not an ONNX file: it holds no graph")
+    _check_text(model.graph, path)
     _load_external(model, path)
     _check(path)
     return model
+
+
+def _check_text(graph: onnx.GraphProto, path: Path) -> None:
+    """Refuse names that are no text: protobuf hands them over as bytes."""
+    names = [graph.name, *(v.name for v in (*graph.input, *graph.output, *graph.initializer))]
+    names += [d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [a.name for a in node.attribute]
+    if not all(isinstance(name, str) for name in names):
+        raise _fail("AOT-I002", f"{path} is damaged: a name in it is not text")
 
 
 def _load_external(model: onnx.ModelProto, path: Path) -> None:
@@ -119,12 +132,22 @@ def _tensors(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
     return found
 
 
+def decode(tensor: onnx.TensorProto) -> np.ndarray:
+    """The tensor's array; InputError where its bytes do not make one."""
+    try:
+        return onnx.numpy_helper.to_array(tensor)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _fail("AOT-I003", f"tensor '{tensor.name}' is damaged: {error}") from error
+
+
 def _check(what: Path | onnx.ModelProto) -> None:
     """onnx.checker's verdict, cycles and undefined names included."""
     if isinstance(what, onnx.ModelProto) and what.ByteSize() > PROTOBUF_LIMIT:
         return  # the checker would serialise it; names are still checked by the walk
     try:
         onnx.checker.check_model(str(what) if isinstance(what, Path) else what)
+    except UnicodeDecodeError as error:
+        raise _fail("AOT-I003", "the model is not valid ONNX: text that is not UTF-8") from error
     except onnx.checker.ValidationError as error:
         text = str(error).strip()
         lines = [line for line in text.splitlines() if line.strip()]

@@ -23,8 +23,8 @@ from aotrain.errors import Diagnostic
 from aotrain.importer.builder import FunctionBuilder, Value, dtype_of, shape_of
 from aotrain.importer.converters import CONVERTERS
 from aotrain.importer.model import Origin
-from aotrain.importer.node import Node
-from aotrain.importer.problems import NoConverter, Problem
+from aotrain.importer.node import Converter, Node, Result
+from aotrain.importer.problems import Invalid, NoConverter, Problem, Unsupported
 from aotrain.plan import Role
 
 NEVER_FOLDED = frozenset({"If", "Loop", "Scan", "SequenceMap", "Dropout"})
@@ -114,7 +114,7 @@ class Walker:
     def _node(self, proto: onnx.NodeProto, scope: Scope) -> None:
         problems: list[Problem] = []
         try:
-            values = [scope.values[name] if name else None for name in proto.input]
+            values = [_look_up(name, scope) for name in proto.input]
             if any(isinstance(v, Poison) for v in values):
                 if not _has_way(proto, scope):
                     problems.append(_no_converter(proto, scope))
@@ -138,7 +138,7 @@ class Walker:
                 return folded
         converter = CONVERTERS.get(key)
         if converter is not None:
-            result = converter(node)
+            result = _call(converter, node)
             return result if isinstance(result, tuple) else (result,)
         return self._inline(node)
 
@@ -203,6 +203,28 @@ class Walker:
 
 class _Reported(Problem):
     """A consequence of a problem that is already in the list."""
+
+
+def _call(converter: Converter, node: Node) -> Result:
+    """The converter's result. What it does not expect becomes a problem of this node."""
+    try:
+        return converter(node)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise Unsupported(f"{node.op_type} cannot be imported ({text})") from error
+
+
+def _look_up(name: str, scope: Scope) -> Value | Poison:
+    if name and name not in scope.values:
+        raise Invalid(f"'{name}' is read before it is computed")
+    return scope.values[name] if name else None
 
 
 def _is_known(value: Value) -> bool:

@@ -77,7 +77,9 @@ def imported(case: Any, values: list[Any]) -> Model:
     try:
         return load(case.model)
     except AotError as error:
-        if not any(d.code == "AOT-I009" for d in error.diagnostics) or None in values:
+        if not any(d.code == "AOT-I009" for d in error.diagnostics) or any(
+            v is None for v in values
+        ):
             raise
         return load(stored(case.model, values))
 

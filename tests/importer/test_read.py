@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from onnx import helper
 
 from aotrain.errors import AotError, InputError, UnsupportedModelError
-from aotrain.importer import check, load
+from aotrain.importer import ImportOptions, check, load
 from tests.importer.evaluate import infer
 from tests.importer.graphs import f32, model
+from tests.models import TINY
 
 W = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -116,6 +118,17 @@ def test_no_serialisation_of_a_large_model(monkeypatch: pytest.MonkeyPatch) -> N
     assert load(linear()).parameters[0].name == "w"
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_file_is_refused_or_read(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    content = bytearray(TINY["gpt" if seed % 2 else "cnn"].build().SerializeToString())
+    for position in rng.integers(0, len(content), 3):
+        content[position] = rng.integers(0, 256)
+    (tmp_path / "m.onnx").write_bytes(bytes(content))
+    with contextlib.suppress(AotError):
+        load(tmp_path / "m.onnx", ImportOptions(batch=2))
+
+
 def test_every_problem_at_once() -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["a"], name="dynamic"),
@@ -149,15 +162,9 @@ def test_shapes_that_do_not_fit() -> None:
     ]
     proto = model(nodes, {"x": ["n", 3]}, ["y"], {"t": np.array([5, 7])})
     with pytest.raises(InputError, match="Reshape of") as error:
-        load(proto, _batch(4))
+        load(proto, ImportOptions(batch=4))
     assert code(error) == "AOT-I011"
     assert "'bad'" in error.value.diagnostics[0].where
-
-
-def _batch(size: int) -> object:
-    from aotrain.importer import ImportOptions
-
-    return ImportOptions(batch=size)
 
 
 def test_an_unsupported_mode_names_it() -> None:

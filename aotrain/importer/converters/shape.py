@@ -25,7 +25,7 @@ def reshape_target(target: list[int], shape: tuple[int, ...], allow_zero: bool) 
         if rest == 0 or total % rest:
             raise BadShape(f"Reshape of {list(shape)} to {target}: sizes do not divide")
         sizes[sizes.index(-1)] = total // rest
-    if math.prod(sizes) != total:
+    if math.prod(sizes) != total or min(sizes, default=0) < 0:
         raise BadShape(
             f"Reshape of {list(shape)} to {target}: {total} elements do not fit",
             "A batch size baked into the file? Only a batch of 1 can be generalised.",
