@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import relax
@@ -81,9 +81,9 @@ def differentiate(
         value = _find_value(tape, request.value)
         wrt = [_find_wrt(tape, w) for w in request.wrt]
         if value not in swept:
-            asked = [r.wrt for r in requests if r.value in (request.value, value, value.name)]
-            everything = wrt + [_find_wrt(tape, w) for g in asked for w in g if _exists(tape, w)]
-            sweep = _Sweep(tape, value, everything, origins or {}, inherited)
+            asked = [w for r in requests if tape.find(r.value) == value for w in r.wrt]
+            known = [_find_wrt(tape, w) for w in asked if tape.find(w) is not None]
+            sweep = _Sweep(tape, value, known, origins or {}, inherited)
             swept[value] = sweep.run()
             problems += sweep.problems
         gradients += [swept[value][w] for w in wrt]
@@ -207,9 +207,8 @@ class _Sweep:
         name = next((getattr(call.op, n) for n in names if hasattr(call.op, n)), "this")
         self._report(refusal.code, step.var, f"{name} {refusal}")
         for arg in call.args:
-            for leaf in arg.fields if isinstance(arg, relax.Tuple) else [arg]:
-                if self._needs(leaf) and isinstance(leaf.ty, relax.TensorType):
-                    self._give(leaf, relax.op.zeros(leaf.ty.shape, dtype(leaf)), {})
+            if self._needs(arg):
+                self._give(arg, _zeros(arg.ty), {})
 
     def _report(self, code: str, var: relax.Var, message: str) -> None:
         origin = self.origins.get(var.name)
@@ -252,7 +251,7 @@ class _Sweep:
     def _result(self, w: relax.Var) -> relax.Expr:
         found = self.cotangents.get(w, {}).get(0)
         if found is None:
-            found = relax.op.zeros(w.ty.shape, dtype(w))
+            found = _zeros(w.ty)
         result = self.tape.emit(found, f"d_{w.name}", {})
         return result if isinstance(result, relax.Var) else self.tape.bind(result, f"d_{w.name}")
 
@@ -260,6 +259,13 @@ class _Sweep:
         origin = self.origins.get(step.var.name) or (self.inherited or {}).get(step.var.name)
         if self.inherited is not None and origin is not None:
             self.inherited.update({s.var.name: origin for s in self.tape.steps[before:]})
+
+
+def _zeros(ty: relax.Type) -> Any:
+    """A zero gradient of this type: of a Tuple, the list of its fields'."""
+    if isinstance(ty, tvm.ir.TupleType):
+        return [_zeros(f) if is_float(f) else None for f in ty.fields]
+    return relax.op.zeros(ty.shape, dtype(ty))
 
 
 def _control_flow(tape: Tape, origins: Mapping[str, Origin]) -> list[Diagnostic]:
@@ -273,7 +279,7 @@ def _control_flow(tape: Tape, origins: Mapping[str, Origin]) -> list[Diagnostic]
 
 def _find_value(tape: Tape, value: str | relax.Var) -> relax.Var:
     name = value if isinstance(value, str) else value.name
-    var = tape.find(name)
+    var = tape.find(value)
     if var is None:
         message = f"no variable '{name}' to differentiate"
         raise UsageError(Diagnostic("AOT-G004", message))
@@ -285,13 +291,9 @@ def _find_value(tape: Tape, value: str | relax.Var) -> relax.Var:
     return var
 
 
-def _exists(tape: Tape, var: relax.Var | str) -> bool:
-    return tape.find(var if isinstance(var, str) else var.name) is not None
-
-
 def _find_wrt(tape: Tape, wrt: relax.Var | str) -> relax.Var:
     name = wrt if isinstance(wrt, str) else wrt.name
-    var = tape.find(name)
+    var = tape.find(wrt)
     if var is None or not isinstance(var.ty, relax.TensorType) or not is_float(var.ty):
         kind = "no such variable" if var is None else f"not a float tensor: {var.ty}"
         raise UsageError(

@@ -39,6 +39,7 @@ class Tape:
             self._body = function.body
         self.vars: dict[str, relax.Var] = {p.name: p for p in function.params}
         self.vars |= {s.var.name: s.var for s in self.steps}
+        self.known = {*function.params, *(s.var for s in self.steps)}
         self.aliases: dict[str, relax.Var] = {}  # further names, which win
 
     def emit(self, expr: relax.Expr, name: str, memo: Memo) -> relax.Expr:
@@ -64,15 +65,20 @@ class Tape:
         args = [self.emit(a, f"{name}_{_short(a)}", memo) for a in expr.args]
         return self.bind(relax.Call(expr.op, args, expr.attrs, expr.ty_args), name)
 
-    def find(self, name: str) -> relax.Var | None:
-        """The variable of this name, if there is one."""
-        return self.aliases.get(name, self.vars.get(name))
+    def find(self, var: str | relax.Var) -> relax.Var | None:
+        """This variable of the function, else the one of this name, if there is one."""
+        if isinstance(var, relax.Var):
+            if var in self.known:
+                return var
+            var = var.name
+        return self.aliases.get(var, self.vars.get(var))
 
     def bind(self, value: relax.Expr, name: str) -> relax.Var:
         """Append `name = value` under a fresh name; `value` has leaves as arguments only."""
         value = self.builder.normalize(value)
         var = relax.DataflowVar(self._fresh(name), value.ty)
         self.vars[var.name] = var
+        self.known.add(var)
         self.steps.append(Step(var, value, relax.VarBinding(var, value)))
         return var
 
