@@ -94,7 +94,10 @@ def _epilogue(target: tirx.Buffer, writer: Writer) -> Group | None:
         if load.source.same_as(target)
     ]
     fits = all(is_identity(load, stage.spatial) for load, stage in reads)
-    return following if reads and fits else None
+    axes = {a.var for a in following.axes}
+    if not reads or not fits or not pointwise.vectorises(following.unified(), axes):
+        return None
+    return following
 
 
 def _reduce(part: Part, writer: Writer) -> bool:

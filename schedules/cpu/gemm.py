@@ -41,6 +41,9 @@ from aotrain.schedules.cpu.transpose import transpose_block
 
 Index: TypeAlias = Sequence[tirx.Expr]
 
+#: Up to this depth a tile's accumulators are worth storing from registers, row by row in line.
+UNROLL_DEPTH = 64
+
 
 class Gemm:
     """Writes the loops of one contraction.
@@ -206,6 +209,8 @@ class Gemm:
     ) -> list[tirx.Stmt]:
         """Store a finished tile and run its epilogue, a vector at a time."""
         plan = self.plan
+        # Scattered elements are written one by one in a loop: as a vector they are much code.
+        width = plan.store_run if plan.store_run >= 4 else 1
 
         def row(i: tirx.Expr) -> list[tirx.Stmt]:
             def lane(n: tirx.Expr) -> list[tirx.Stmt]:
@@ -219,9 +224,10 @@ class Gemm:
                     parts.append(tirx.BufferStore(self.c.target, value, place))
                 return parts
 
-            return vectors(lanes, plan.lanes, lane)
+            return vectors(lanes, width, lane)
 
-        return unrolled(height, row) if self.epilogue is None else [loop(height, row)]
+        short = self.depth <= UNROLL_DEPTH and self.epilogue is None and width > 1
+        return unrolled(height, row) if short else [loop(height, row)]
 
     def _axes(self, b: tirx.Expr, row: tirx.Expr, lane: tirx.Expr) -> dict[tirx.Var, tirx.Expr]:
         c = self.c

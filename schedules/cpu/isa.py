@@ -36,6 +36,8 @@ AVX512 = Isa("avx512", 16, 32)
 AVX2 = Isa("avx2", 8, 16)
 NEON = Isa("neon", 4, 32)
 SSE = Isa("sse", 4, 16)
+#: C code, which has no vectors of its own: a C compiler finds them in plain loops.
+SCALAR = Isa("scalar", 1, 16)
 
 
 def _has(target: Target, feature: str) -> bool:
@@ -43,7 +45,9 @@ def _has(target: Target, feature: str) -> bool:
 
 
 def of(target: Target) -> Isa:
-    """Return the instruction set that `target` (kind `llvm` or `c`) may use."""
+    """The instruction set that `target` (kind `llvm` or `c`) may use."""
+    if target.kind.name == "c":
+        return SCALAR
     cpu = str(target.attrs.get("mcpu", "") or "")
     triple = str(target.attrs.get("mtriple", "") or "")
     if triple.startswith(_ARM) or _has(target, "neon"):

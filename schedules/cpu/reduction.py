@@ -127,14 +127,19 @@ def _single(r: Reduction, isa: Isa) -> list[tirx.Stmt] | None:
     if _lane_score(r, best, kept=False) >= 8:
         order = [dim for dim in reduced if dim is not best] + [best]
         return _reduced_lanes(r, kept, order, isa)
+    if kept and _lane_score(r, kept[-1], kept=True, strided=True) >= 4:
+        return _kept_lanes(r, isa)  # a strided window: vectors gathered an element at a time
     return None
 
 
-def _lane_score(r: Reduction, dim: Sequence[Axis], kept: bool) -> int:
-    """The extent of a merged dimension along which operands are neighbours or constant, else 0."""
+def _lane_score(r: Reduction, dim: Sequence[Axis], kept: bool, strided: bool = False) -> int:
+    """The extent of a merged dimension along which operands are neighbours or constant, else 0.
+
+    strided: operands may also be at a constant distance.
+    """
     inner = dim[-1]
     steps = [affine.strides(load, [inner]) for load in loads(r.term)]
-    if not steps or any(s is None or s[0] not in (0, 1) for s in steps):
+    if not steps or any(s is None or not (strided or s[0] in (0, 1)) for s in steps):
         return 0
     if all(s == [0] for s in steps) or not vectorises(r.term, {a.var for a in dim}):
         return 0

@@ -23,23 +23,25 @@ VECTOR, TRANSPOSED, SCALAR = 0.15, 0.5, 2.0
 #: Lanes for which a row operand is used before it pays to pack it.
 PACK_ROWS_FROM = 512
 #: Bytes of lane panels that may be packed ahead of the tasks that share them.
-SHARED_BYTES = 16 << 20
+SHARED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
 class Plan:
     """How a contraction runs.
 
-    height, width: rows and lanes of the register tile; run: neighbours in memory among the lanes of
-    the vector operand, at most a vector; transpose: they are neighbours in depth instead.
-    direct: read the vector operand where it is; shared: pack its panels once, before the tasks;
-    pack_rows: pack the scalar operand. panels, row_tasks: how lanes and rows are cut into tasks.
+    height, width: rows and lanes of the register tile.
+    run, store_run: neighbours in memory among the lanes of the vector operand and of the target, at
+        most a vector; transpose: the operand's are neighbours in depth instead.
+    direct: read the vector operand where it is; shared: pack its panels once, before the tasks.
+    pack_rows: pack the scalar operand. row_tasks: how many tasks share the rows of a panel.
     """
 
     height: int
     width: int
     lanes: int
     run: int
+    store_run: int
     transpose: bool
     direct: bool
     shared: bool
@@ -91,7 +93,9 @@ def _pack_cost(c: Contraction, isa: Isa) -> float:
 
 
 def _transposes(c: Contraction, isa: Isa) -> bool:
-    return isinstance(c.vector, ir.TensorLoad) and _last_run(c.depth, loads(c.vector)) >= isa.lanes
+    if isa.lanes < 4 or not isinstance(c.vector, ir.TensorLoad):
+        return False
+    return _last_run(c.depth, loads(c.vector)) >= isa.lanes
 
 
 def _reads_directly(c: Contraction, isa: Isa) -> bool:
@@ -150,14 +154,20 @@ def _plan(c: Contraction, isa: Isa) -> Plan:
         height=height,
         width=width,
         lanes=isa.lanes,
-        run=isa.lanes if run == 1 << 30 else gcd(run, isa.lanes),
+        run=_aligned(run, isa),
         transpose=run < 4 and _transposes(c, isa),
         direct=direct,
         shared=row_tasks > 1 and not direct and shared_bytes <= SHARED_BYTES,
+        store_run=_aligned(_store_run(c), isa),
         pack_rows=batch * lanes > PACK_ROWS_FROM and _same_for_batch(c),
         row_tasks=row_tasks,
         parallel=parallel,
     )
+
+
+def _aligned(run: int, isa: Isa) -> int:
+    """Lanes that a vector may move at once, where neighbours come in runs of `run`."""
+    return isa.lanes if run == 1 << 30 else gcd(run, isa.lanes)
 
 
 def _same_for_batch(c: Contraction) -> bool:
