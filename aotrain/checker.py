@@ -86,6 +86,7 @@ def check(
     """
     from aotrain import importer, passes, step, targets
     from aotrain.compiler import DEFAULT_BATCH
+    from aotrain.schedules import cpu as schedules
     from aotrain.importer import ImportOptions
     from aotrain.step.options import LossOptions, StepOptions
 
@@ -112,7 +113,7 @@ def check(
         return _judge(nodes, _sort(error, names), lambda node, ok: replace(node, differentiable=ok))
     nodes = tuple(replace(node, differentiable=True) for node in nodes)
     try:
-        passes.lower(program, chosen.tvm)
+        passes.lower(program, chosen.tvm, legalize=schedules.legalize_map(chosen.tvm))
     except AotError as error:
         return _judge(nodes, _sort(error, names), lambda node, ok: replace(node, kernel=ok))
     return Report(tuple(replace(node, kernel=True) for node in nodes))

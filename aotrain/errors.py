@@ -3,7 +3,7 @@
 A stage *collects* `Diagnostic`s and raises one `AotError` with all of them; the command line prints
 `AotError.render()` on stderr and exits with `exit_code`. Codes are `AOT-<letter><number>`, the
 letter naming the stage: I import, G gradient, S step, K kernel, M memory, A artifact, D data,
-T target and toolchain, U usage.
+T target and toolchain, U usage, X a bug of ours.
 """
 
 from __future__ import annotations
