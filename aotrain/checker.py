@@ -86,8 +86,8 @@ def check(
     """
     from aotrain import importer, passes, step, targets
     from aotrain.compiler import DEFAULT_BATCH
-    from aotrain.schedules import cpu as schedules
     from aotrain.importer import ImportOptions
+    from aotrain.schedules import cpu as schedules
     from aotrain.step.options import LossOptions, StepOptions
 
     chosen = targets.get(target)
