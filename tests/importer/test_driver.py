@@ -15,7 +15,7 @@ from aotrain.importer import ImportOptions, load
 from aotrain.importer.model import Model
 from aotrain.ops.dropout import Arithmetic, threshold
 from aotrain.plan import Role
-from tests.importer.evaluate import infer, train
+from tests.importer.evaluate import call, compile_infer, infer, train
 from tests.importer.graphs import f32, model
 from tests.models import TINY
 
@@ -251,3 +251,35 @@ def test_files_of_the_onnx_wheel(
     made = load(LIGHT / f"light_{name}.onnx", ImportOptions(batch=2))
     assert (len(made.parameters), len(made.buffers)) == (weights, buffers)
     assert [o.shape for o in made.outputs] == [outputs]
+
+
+def test_every_opset() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["a", "g", "b", "m", "v"], ["c"]),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("MaxPool", ["d"], ["e"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["e"], ["f"]),
+        helper.make_node("Gemm", ["f", "w", "h"], ["l"], transB=1),
+        helper.make_node("Softmax", ["l"], ["y"], axis=1),
+    ]
+    constants = {
+        "k": NORMAL(size=(3, 2, 3, 3)),
+        "w": NORMAL(size=(5, 12)),
+        "h": NORMAL(size=5),
+        **{name: np.abs(NORMAL(size=3)) for name in "gbmv"},
+    }
+    constants = {k: v.astype(np.float32) for k, v in constants.items()}
+    x = NORMAL(size=(2, 2, 4, 4)).astype(np.float32)
+    opsets = range(8, onnx.defs.onnx_opset_version() + 1)
+    protos = [model(nodes, {"x": ["n", 2, 4, 4]}, ["y"], constants, opset) for opset in opsets]
+    made = [load(p, ImportOptions(batch=2)) for p in protos]
+    assert all(len(m.parameters) == 5 and len(m.buffers) == 2 for m in made)
+    session = onnxruntime.InferenceSession(protos[5].SerializeToString())
+    (want,) = session.run(None, {"x": x})
+    machine = compile_infer(made[:: len(made) - 1])
+    for index, m in enumerate(made[:: len(made) - 1]):
+        (have,) = call(machine, index, m, {"x": x})
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    texts = {m.module["infer"].script() for m in made}
+    assert len(texts) == 1  # what is the same in every opset gives the same program

@@ -8,13 +8,15 @@ from tvm.relax import op as R  # noqa: N812
 
 from aotrain.importer.builder import Value
 from aotrain.importer.node import Converter, Node, normal_axis
-from aotrain.importer.problems import Dynamic, Unsupported
+from aotrain.importer.problems import BadShape, Dynamic, Unsupported
 
 
 def _wrapped(n: Node, index: int, size: int) -> relax.Expr:
     """Input `index` with negative indices counted from `size`, as int64."""
     value: Value = n.inputs[index]
     if isinstance(value, np.ndarray):
+        if np.any((value < -size) | (value >= size)):
+            raise BadShape(f"{n.op_type}: an index is outside a dimension of {size}")
         wrapped = np.where(value < 0, value + size, value).astype(np.int64)
         return n.builder.constant(wrapped)
     x = n.x(index)
@@ -84,7 +86,7 @@ def _slice(n: Node) -> relax.Expr:
         low, high, step = slice(start, _end(end, step, shape[axis]), step).indices(shape[axis])
         if step < 0:
             indices = np.arange(low, high, step, dtype=np.int64)
-            x = n.emit(R.take(x, n.builder.constant(indices), axis))
+            x = n.emit(R.take(x, n.builder.constant(indices), axis, "clip"))
         elif (low, max(high, low), step) != (0, shape[axis], 1):
             plan.append((axis, low, max(high, low), step))
     if not plan:
@@ -119,8 +121,8 @@ def _compress(n: Node) -> relax.Expr:
     keep = np.flatnonzero(n.known(1, "condition")).astype(np.int64)
     if n.attr("axis") is None:
         flat = n.emit(R.reshape(n.x(0), (-1,)))
-        return n.emit(R.take(flat, n.builder.constant(keep), 0))
-    return n.emit(R.take(n.x(0), n.builder.constant(keep), n.axis(0)))
+        return n.emit(R.take(flat, n.builder.constant(keep), 0, "clip"))
+    return n.emit(R.take(n.x(0), n.builder.constant(keep), n.axis(0), "clip"))
 
 
 def _reverse_sequence(n: Node) -> relax.Expr:

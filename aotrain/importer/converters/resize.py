@@ -72,7 +72,7 @@ def _along(
     at = positions(coordinates, scale, shape[axis], size)
     if mode == "nearest":
         indices = nearest(at, rounding, shape[axis])
-        return n.emit(R.take(x, n.builder.constant(indices), axis))
+        return n.emit(R.take(x, n.builder.constant(indices), axis, "clip"))
     if mode not in ("linear", "bilinear", "cubic"):
         raise Unsupported(f"{n.op_type} with mode={mode} is not supported")
     matrix = interpolation(

@@ -177,7 +177,7 @@ def _pad_by_index(n: Node, x: relax.Expr, pairs: list[tuple[int, int]], mode: st
     for axis, pair in enumerate(pairs):
         if any(pair):
             indices = np.pad(np.arange(shape_of(x)[axis], dtype=np.int64), pair, mode=mode)  # type: ignore[call-overload]
-            x = n.emit(R.take(x, n.builder.constant(indices), axis))
+            x = n.emit(R.take(x, n.builder.constant(indices), axis, "clip"))
     return x
 
 
