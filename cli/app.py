@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -83,16 +87,39 @@ def cli(ctx: click.Context) -> None:
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code (see `errors.ExitCode`); never raises."""
     arguments = list(argv)
-    try:
-        code = cli.main(
-            arguments,
-            prog_name="aotrain",
-            complete_var="_AOTRAIN_COMPLETE",
-            standalone_mode=False,
-        )
-    except Exception as error:
-        return int(report(error, arguments))
+    with _noting_interrupts() as interrupts:
+        try:
+            code = cli.main(
+                arguments,
+                prog_name="aotrain",
+                complete_var="_AOTRAIN_COMPLETE",
+                standalone_mode=False,
+            )
+        except Exception as error:
+            return int(report(click.Abort() if interrupts else error, arguments))
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _noting_interrupts() -> Iterator[list[int]]:
+    """A list that Ctrl-C adds to, besides raising KeyboardInterrupt.
+
+    Raised in a callback of TVM's, that exception comes out of it as a RuntimeError without a word.
+    """
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.default_int_handler(number, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield noted  # signals belong to the main thread
+        return
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def main() -> NoReturn:

@@ -1,6 +1,7 @@
 """The command line as a whole: what it imports, its help, its errors and exit codes."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -137,6 +138,21 @@ def test_interrupt_is_130(broken, capsys):
     broken(KeyboardInterrupt())
     assert run(["explain"]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_interrupt_within_a_callback_of_tvm_is_130(monkeypatch, capsys):
+    def pages():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RuntimeError from None  # as TVM's bridge does
+        raise AssertionError
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr("aotrain.explain.pages", pages)
+    assert run(["explain"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(
