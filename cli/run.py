@@ -82,6 +82,8 @@ def command(console: Console, artifact: Path, mapping: Any, hyper: Any, **option
     """
     from .aotrun import Call
 
+    if not options["save"] and not options["output"]:
+        console.note("note: what is learned is not kept without --save FILE")
     data = {name: options.pop(name) for name in ("data", "valid", "predict")}
     Call(
         artifact,

@@ -146,9 +146,10 @@ def test_resume_is_bit_for_bit(work, trained, tmp_path):
 @pytest.mark.parametrize(
     ("options", "drawn"), [([], True), (["-q"], False), (["--no-progress"], False)]
 )
-def test_the_bar_is_for_terminals(work, options, drawn):
+def test_the_bar_is_for_terminals(work, tmp_path, options, drawn):
     ours, theirs = pty.openpty()
     argv = ["run", str(work / "m.aot"), "--data", str(work / "train.npz"), *options]
+    argv += ["--save", str(tmp_path / "s.safetensors")]
     code = f"import sys\nfrom aotrain.cli.app import run\nsys.exit(run({argv!r}))"
     command = [sys.executable, "-c", code]
     with os.fdopen(ours, "rb", buffering=0) as terminal:

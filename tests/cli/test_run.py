@@ -55,6 +55,15 @@ def test_options_are_passed_on(artifact):
     assert "--quiet" in found
 
 
+def test_a_run_that_keeps_nothing_says_so(artifact, capfd):
+    folder = artifact()
+    assert run(["run", folder, "--data", "d.npz"]) == 0
+    assert "not kept without --save" in capfd.readouterr().err
+    for options in (["--save", "s"], ["-q"]):
+        assert run(["run", folder, "--data", "d.npz", *options]) == 0
+        assert capfd.readouterr().err == ""
+
+
 def test_eval(artifact):
     folder = artifact()
     assert run(["eval", folder, "--data", "v.npz", "--state", "s.safetensors"]) == 0
