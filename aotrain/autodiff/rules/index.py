@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tvm import relax
 
 from aotrain.autodiff.vjp import (
@@ -26,29 +28,22 @@ def _take(v: Vjp) -> Gradients:
     """x [.., V, ..], indices of any shape along `axis`; rows read twice add up."""
     dims, axis = shape(v.x), v.attrs.axis
     if axis is None:
-        dims, axis = (_size(dims),), 0
+        dims, axis = (math.prod(dims),), 0
     axis = int(axis) % len(dims)
     indices = v.args[1]
     if isinstance(indices.ty, relax.TensorType):
-        count = _size(shape(indices))
+        count = math.prod(shape(indices))
         flat = op.reshape(indices, (count,))
     else:  # a PrimExpr index
         count, flat = 1, relax.const([int(indices.value)], "int64")
-    rows = op.reshape(v.dy, (*dims[:axis], count, *dims[axis + 1 :]))
-    dx = take_grad(rows, flat, shape=dims, axis=axis)
-    return [dx if dims == shape(v.x) else op.reshape(dx, shape(v.x)), None]
-
-
-def _size(dims: tuple[int, ...]) -> int:
-    total = 1
-    for d in dims:
-        total *= d
-    return total
+    outer, inner = math.prod(dims[:axis]), math.prod(dims[axis + 1 :])
+    rows = op.reshape(v.dy, (outer, count, inner))
+    return [op.reshape(take_grad(rows, flat, rows=dims[axis]), shape(v.x)), None]
 
 
 @rule("aotrain.take_grad")
 def _take_grad(v: Vjp) -> Gradients:
-    return [op.take(v.dy, v.args[1], axis=int(v.attrs["axis"])), None]
+    return [op.take(v.dy, v.args[1], axis=1), None]
 
 
 @rule("relax.gather_elements")
