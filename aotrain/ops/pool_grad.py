@@ -106,8 +106,13 @@ def _gather(
     term: Callable[[tuple[Any, ...], Any], Expr],
     name: str,
 ) -> te.Tensor:
-    """dx = Σ over the windows that cover an element of term((n, c, p..), tap number)."""
-    steps = [te.reduce_axis((0, w.steps), name=f"k{i}") for i, w in enumerate(windows)]
+    """dx = Σ over the windows that cover an element of term((n, c, p..), tap number).
+
+    Windows that do not overlap leave no sum: dx is then pointwise, and fuses with its neighbours.
+    """
+    apart = all(w.steps == 1 for w in windows)
+    axes = [te.reduce_axis((0, w.steps), name=f"k{i}") for i, w in enumerate(windows)]
+    steps: list[Any] = [0] * len(axes) if apart else axes
 
     def dx(n: Any, c: Any, *hs: Any) -> Expr:
         covers = [w.cover(h, k) for w, h, k in zip(windows, hs, steps, strict=True)]
@@ -117,7 +122,8 @@ def _gather(
         exists = [condition for _, _, conditions in covers for condition in conditions]
         value = term((n, c, *(p for p, _, _ in covers)), index)
         zero = tirx.const(0, value.ty.dtype)
-        return te.sum(tirx.if_then_else(tirx.all(*exists), value, zero), axis=steps)
+        found = tirx.if_then_else(tirx.all(*exists), value, zero)
+        return found if apart else te.sum(found, axis=axes)
 
     return te.compute(shape, dx, name=name)
 
@@ -168,10 +174,10 @@ def _avg_legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 def _adaptive_body(shape: Sequence[int], dy: te.Tensor) -> te.Tensor:
     """Window i of `out` covers ⌊i·size/out⌋ ≤ h < ⌈(i+1)·size/out⌉."""
     sizes, outs = [int(d) for d in shape[2:]], [int(d) for d in dy.shape[2:]]
-    steps = [
-        te.reduce_axis((0, 1 if s % o == 0 else -(-o // s) + 1), name=f"k{i}")
-        for i, (s, o) in enumerate(zip(sizes, outs, strict=True))
-    ]
+    counts = [1 if s % o == 0 else -(-o // s) + 1 for s, o in zip(sizes, outs, strict=True)]
+    axes = [te.reduce_axis((0, k), name=f"k{i}") for i, k in enumerate(counts)]
+    apart = all(k == 1 for k in counts)
+    steps: list[Any] = [0] * len(axes) if apart else axes
 
     def dx(n: Any, c: Any, *hs: Any) -> Expr:
         parts = list(zip(sizes, outs, hs, steps, strict=True))
@@ -183,7 +189,7 @@ def _adaptive_body(shape: Sequence[int], dy: te.Tensor) -> te.Tensor:
         value = dy(n, c, *cells) / tirx.Cast(dy.dtype, count)
         zero = tirx.const(0, dy.dtype)
         inside = tirx.if_then_else(tirx.all(*exists), value, zero) if exists else value
-        return te.sum(inside, axis=steps)
+        return inside if apart else te.sum(inside, axis=axes)
 
     return te.compute(shape, dx, name="adaptive_avg_pool_grad")
 
