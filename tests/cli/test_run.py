@@ -110,7 +110,7 @@ def test_json(artifact, capfd):
 def test_json_of_an_error(artifact, capfd):
     text = "error[AOT-D010]: cannot open d.npz: gone\\n\\nhint: look\\n"
     folder = artifact(f'sys.stderr.write("{text}"); sys.exit(1)')
-    assert run(["run", folder, "--data", "d.npz", "--json"]) == 1
+    assert run(["run", folder, "--data", "d.npz", "--save", "s", "--json"]) == 1
     captured = capfd.readouterr()
     data = json.loads(captured.out)
     assert data["ok"] is False
