@@ -25,6 +25,7 @@ from aotrain.schedules.cpu import (
     pointwise,
     reduction,
     tile,
+    transposition,
     vector_math,
 )
 from aotrain.schedules.cpu.group import Group, group, inline_copies, is_identity
@@ -111,6 +112,15 @@ def _reduce(part: Part, writer: Writer) -> bool:
     return True
 
 
+def _transpose(part: Part, writer: Writer) -> bool:
+    """Copies across the innermost axis, through registers."""
+    found = transposition.match(part, writer.isa) if isinstance(part, Group) else None
+    if found is None:
+        return False
+    writer.statements.append(transposition.emit(found, writer.isa))
+    return True
+
+
 def _map(part: Part, writer: Writer) -> bool:
     """Pointwise groups as one vector loop."""
     if not isinstance(part, Group):
@@ -130,6 +140,7 @@ def _scalar(part: Part, writer: Writer) -> bool:
 RULES: list[tuple[str, Callable[[Part, Writer], bool]]] = [
     ("contraction", _contract),
     ("reduction", _reduce),
+    ("transposition", _transpose),
     ("pointwise", _map),
     ("fallback", _scalar),
 ]
@@ -146,11 +157,12 @@ def legalize_map(target: Target) -> dict[str, Callable]:
 def schedule(func: tirx.PrimFunc, target: Target) -> tuple[tirx.PrimFunc, str]:
     """Schedule a PrimFunc out of LegalizeOps, FuseOps and FuseTIR for the CPU `target`.
 
-    Returns the S-TIR PrimFunc and the name of the rule that wrote its costliest part:
-    "contraction", "reduction", "pointwise" or "fallback"; "serial" where the function's form is not
-    understood and it is returned as it came. Signature and attributes stay. Root-level buffers hold
-    what crosses loop nests; buffers inside a parallel loop belong to one task. Results are those of
-    the unscheduled function, but for the order of float sums and the rounding of `vector_math`.
+    Returns the S-TIR PrimFunc and the name of the rule that wrote its costliest part: one of RULES,
+    or "serial" where the function's form is not understood and it is returned as it came. Signature
+    and attributes stay. Root-level buffers hold what crosses loop nests; buffers inside a parallel
+    loop belong to one task. Results are those of the unscheduled function, but for the order of
+    float sums and the rounding of `vector_math`. Lower it with `tirx.disable_cse_tir`: TVM 0.27's
+    elimination of common subexpressions is wrong beside Let.
     """
     kernel = nest.parse(func)
     if kernel is None:

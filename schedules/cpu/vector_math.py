@@ -2,8 +2,8 @@
 
 LLVM has no vector form of `exp`, `log`, `tanh`, `erf`: TVM lowers them to scalar libm calls, even
 inside a vectorised loop (10 to 30 times slower). Each function below is an expression that
-vectorises. Polynomials: Cephes (S. Moshier) `expf`, `logf`, `tanhf`; W. J. Cody's form of erf as in
-Eigen for |x| < 1 and 1 - exp(-x^2) q(x) beyond. Errors over the whole range are measured in
+vectorises. Polynomials: `expf`, `logf`, `tanhf` of the Cephes library (S. Moshier); N. Juffa's
+minimax approximations for erf. Errors over the whole range are measured in
 `tests/schedules/test_vector_math.py`. NaN, infinities and overflow behave as in libm, save that
 results of `exp` below the smallest normal float32 flush to zero.
 """
@@ -62,8 +62,11 @@ def _power_of_two(n: Expr) -> Expr:
     return tirx.reinterpret("float32", (n + _i32(127)) << _i32(23))
 
 
-def exp(x: Expr) -> Expr:
-    """e^x: x = n ln 2 + f with |f| <= ln 2 / 2, a degree-7 polynomial of f, times 2^n."""
+def _exp_inside(x: Expr) -> Expr:
+    """e^x for x whose result is a normal float32, and which is no NaN.
+
+    x = n ln 2 + f with |f| <= ln 2 / 2: a degree-7 polynomial of f, times 2^n.
+    """
 
     def scaled(f: Expr, n: Expr) -> Expr:
         poly = _horner(f, _EXP) * (f * f) + f + _f32(1.0)
@@ -71,18 +74,24 @@ def exp(x: Expr) -> Expr:
         half = n >> _i32(1)
         return poly * _power_of_two(half) * _power_of_two(n - half)
 
-    def reduced(c: Expr) -> Expr:
+    def reduced(a: Expr) -> Expr:
         return _let(
-            tirx.floor(c * _f32(_LOG2E) + _f32(0.5)),
+            tirx.floor(a * _f32(_LOG2E) + _f32(0.5)),
             lambda n: _let(
-                c - n * _f32(_LN2_HIGH) - n * _f32(_LN2_LOW),
+                a - n * _f32(_LN2_HIGH) - n * _f32(_LN2_LOW),
                 lambda f: _let(n.astype("int32"), lambda k: scaled(f, k), "int32"),
             ),
         )
 
+    return _let(x, reduced)
+
+
+def exp(x: Expr) -> Expr:
+    """e^x, 0 and infinity beyond the range of normal results."""
+
     def body(a: Expr) -> Expr:
         inside = tirx.max(tirx.min(a, _f32(_EXP_MAX)), _f32(_EXP_MIN))
-        value = tirx.Select(a < _f32(_EXP_MIN), _f32(0.0), _let(inside, reduced))
+        value = tirx.Select(a < _f32(_EXP_MIN), _f32(0.0), _exp_inside(inside))
         value = tirx.Select(a > _f32(_EXP_MAX), _f32(float("inf")), value)
         return _keep_nan(a, value)
 
@@ -157,7 +166,8 @@ def tanh(x: Expr) -> Expr:
         small = _let(a * a, lambda z: _horner(z, _TANH) * z * a + a)
         size = tirx.max(a, _f32(0.0) - a)
         large = _let(
-            _f32(1.0) - _f32(2.0) / (exp(tirx.min(size, _f32(10.0)) * _f32(2.0)) + _f32(1.0)),
+            _f32(1.0)
+            - _f32(2.0) / (_exp_inside(tirx.min(size, _f32(10.0)) * _f32(2.0)) + _f32(1.0)),
             lambda t: tirx.Select(a < _f32(0.0), _f32(0.0) - t, t),
         )
         value = tirx.Select(size < _f32(0.625), small, large)
@@ -171,62 +181,38 @@ def sigmoid(x: Expr) -> Expr:
     return _f32(1.0) / (_f32(1.0) + exp(_f32(0.0) - x))
 
 
-#: erf(x) / x as a polynomial of x^2 for |x| <= 1, highest power first (Cephes ndtrf.c).
-_ERF = (
-    7.853861353153693e-5,
-    -8.010193625184903e-4,
-    5.188327685732524e-3,
-    -2.685381193529856e-2,
-    1.128358514861418e-1,
-    -3.761262582423300e-1,
-    1.128379165726710e0,
+#: (erf(x) - x) / x for |x| <= 0.93 as a polynomial of x^2, highest power first.
+_ERF_NEAR = (
+    -5.96761703e-4,
+    4.99119423e-3,
+    -2.67681349e-2,
+    1.12819925e-1,
+    -3.76125336e-1,
+    1.28379166e-1,
 )
-#: erfc(x) x e^(x^2) as polynomials of 1/x^2 for 1 <= x < 2 and for x >= 2 (Cephes ndtrf.c).
-_ERFC_NEAR = (
-    2.326819970068386e-2,
-    -1.387039388740657e-1,
-    3.687424674597105e-1,
-    -5.824733027278666e-1,
-    6.210004621745983e-1,
-    -4.944515323274145e-1,
-    3.404879937665872e-1,
-    -2.741127028184656e-1,
-    5.638259427386472e-1,
+#: (ln(1 - erf(x)) + x) / x for 0.93 <= x <= 4, as a polynomial of x, highest power first.
+_ERF_FAR = (
+    -1.72853470e-5,
+    3.83197126e-4,
+    -3.88396438e-3,
+    2.42546219e-2,
+    -1.06777877e-1,
+    -6.34846687e-1,
+    -1.28717512e-1,
 )
-_ERFC_FAR = (
-    -1.047766399936249e1,
-    1.297719955372516e1,
-    -7.495518717768503e0,
-    2.921019019210786e0,
-    -1.015265279202700e0,
-    4.218463358204948e-1,
-    -2.820767439740514e-1,
-    5.641895067754075e-1,
-)
+_ERF_SPLIT = 0.927734375
 
 
 def erf(x: Expr) -> Expr:
-    """Odd polynomial for |x| < 1, 1 - erfc(|x|) with the sign of x beyond."""
-
-    def tail(size: Expr) -> Expr:
-        def complement(q: Expr) -> Expr:
-            y = q * q
-            near, far = (
-                _let(y, lambda z: _horner(z, _ERFC_NEAR)),
-                _let(y, lambda z: _horner(z, _ERFC_FAR)),
-            )
-            return exp(_f32(0.0) - size * size) * q * tirx.Select(size < _f32(2.0), near, far)
-
-        return _f32(1.0) - _let(_f32(1.0) / size, complement)
+    """Odd polynomial near 0, 1 - e^p(|x|) with the sign of x beyond."""
 
     def body(a: Expr) -> Expr:
-        small = _let(a * a, lambda z: _horner(z, _ERF) * a)
+        near = _let(a * a, lambda z: _horner(z, _ERF_NEAR)) * a + a
         size = tirx.max(a, _f32(0.0) - a)
-        # Beyond 4, erf rounds to 1.
-        inside = tirx.max(tirx.min(size, _f32(4.0)), _f32(1.0))
-        large = _let(_let(inside, tail), lambda t: tirx.Select(a < _f32(0.0), _f32(0.0) - t, t))
-        value = tirx.Select(size < _f32(1.0), small, large)
-        return _keep_nan(a, value)
+        inside = tirx.min(size, _f32(4.0))  # where erf rounds to 1
+        complement = _exp_inside(_let(inside, lambda t: _horner(t, _ERF_FAR) * t - t))
+        far = _let(_f32(1.0) - complement, lambda t: tirx.Select(a < _f32(0.0), _f32(0.0) - t, t))
+        return _keep_nan(a, tirx.Select(size < _f32(_ERF_SPLIT), near, far))
 
     return _let(x, body)
 

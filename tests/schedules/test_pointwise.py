@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,20 @@ def test_broadcasts_and_transposes(shape: list[int], data: st.DataObject) -> Non
 
     for func in lower(build, shape, other):
         check(func)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "rule"),
+    [
+        ((64, 128), [1, 0], "transposition"),
+        ((3, 64, 5, 32), [0, 3, 2, 1], "transposition"),
+        ((3, 64, 32), [1, 0, 2], "pointwise"),  # rows move as a whole
+        ((64, 129), [1, 0], "pointwise"),
+    ],
+)
+def test_transposes(shape: tuple[int, ...], order: list[int], rule: str) -> None:
+    (func,) = lower(op(lambda x: R.permute_dims(x, order)), shape)
+    assert check(func) == rule
 
 
 def test_a_chain_is_one_loop_and_needs_no_memory() -> None:

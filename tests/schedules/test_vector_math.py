@@ -22,7 +22,7 @@ FUNCTIONS = {
     "log": (tirx.log, np.log, (TINY, HUGE), 1.5),
     "tanh": (tirx.tanh, np.tanh, (-30.0, 30.0), 2.0),
     "sigmoid": (tirx.sigmoid, lambda x: 1 / (1 + np.exp(-x)), (-87.0, 87.0), 3.0),
-    "erf": (tirx.erf, np.vectorize(math.erf), (-6.0, 6.0), 3.0),
+    "erf": (tirx.erf, np.vectorize(math.erf), (-6.0, 6.0), 1.5),
     "rsqrt": (tirx.rsqrt, lambda x: 1 / np.sqrt(x), (TINY, HUGE), 2.0),
 }
 
