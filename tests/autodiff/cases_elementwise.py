@@ -154,6 +154,12 @@ BINARY = [
         (uniform(0.5, 2.0, 7),),
     ),
     Case(
+        "power of constants at 0 and below",
+        lambda r, x: tuple(r.op.power(x, r.const(e)) for e in (0.0, 1.0, 2.0, 3.0, 4.0)),
+        lambda t, x: tuple(x**e for e in (0.0, 1.0, 2.0, 3.0, 4.0)),
+        (array(0, -1.5, 2),),
+    ),
+    Case(
         "power at 0",
         lambda r, x, e: r.op.power(x, e),
         lambda t, x, e: x**e,

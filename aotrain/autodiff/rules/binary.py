@@ -52,13 +52,21 @@ def _power(v: Vjp) -> Gradients:
     a, b = v.args
     zero, one = const(0.0, a), const(1.0, a)
     if isinstance(b, tvm.ir.GenericConst) and b.value.numpy().size == 1:
-        exponent = float(b.value.numpy().reshape(()))
-        da = v.dy * b * op.power(a, const(exponent - 1, a)) if exponent != 2 else v.dy * (a + a)
-        return _both(v, da, zero)
+        slope = _power_slope(a, float(b.value.numpy().reshape(())))
+        return [None if slope is None else unbroadcast(v.dy * slope, shape(v.y), a), None]
     # PyTorch: no slope where the exponent is 0; 0^b is flat in b
     da = op.where(op.equal(b, zero), zero, v.dy * b * op.power(a, b - one))
     db = op.where(op.equal(a, zero), zero, v.dy * v.y * op.log(a))
     return _both(v, da, db)
+
+
+def _power_slope(a: relax.Expr, exponent: float) -> relax.Expr | None:
+    """exponent·a^(exponent - 1), by multiplication where that is exact for any sign; None for 0."""
+    if exponent == 0:
+        return None
+    if exponent in (1, 2, 3):
+        return {1: const(1.0, a), 2: a + a, 3: const(3.0, a) * (a * a)}[int(exponent)]
+    return const(exponent, a) * op.power(a, const(exponent - 1, a))
 
 
 @rule("relax.maximum")

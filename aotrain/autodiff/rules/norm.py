@@ -16,6 +16,7 @@ from aotrain.autodiff.vjp import (
     rule,
     shape,
 )
+from aotrain.ops.batch_norm import batch_norm_grad
 from aotrain.ops.norm import layer_norm_grad
 
 op = relax.op
@@ -123,8 +124,6 @@ def _batch_norm(v: Vjp) -> Gradients:
 @rule("aotrain.batch_norm_train")
 def _batch_norm_train(v: Vjp) -> Gradients:
     """Batch statistics: (y, mean, variance) of x [N, C, spatial..]."""
-    from aotrain.ops.batch_norm import batch_norm_grad
-
     x, gamma, _ = v.args
     dims = shape(x)
     along = [d if i == 1 else 1 for i, d in enumerate(dims)]
