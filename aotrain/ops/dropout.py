@@ -6,19 +6,16 @@ rng is uint32[2] = (seed, step). Element i survives exactly if word(seed, step, 
 ratio * 2^32, and is then multiplied by 1 / (1 - ratio). No mask is stored: the gradient is the same
 operator on dy, with the same rng, ratio and salt.
 
-The word is a block cipher of the element's index, two rounds of key addition and MurmurHash3's
-fmix32 (a bijection of 32 bits in which every input bit reaches every output bit). Its two keys come
-from (seed, step, salt) by pcg4d of Jarzynski and Olano, "Hash Functions for GPU Rendering" (JCGT
-9(3), 2020), finished likewise. Elements are counted in 32 bits: a tensor may have up to 2^32.
-
-All numbers are below 2^32, but held in 64 bits and cut after every sum and product: TVM declares
-the wrapping of uint32 undefined (LLVM's nuw), and its results are then wrong indeed.
+The word is made of the step that wyhash is made of (Wang Yi, public domain): multiply two numbers
+of 32 bits to one of 64 and xor its halves. Three of them mix (seed, step, salt) to a first key, one
+more gives a second, and three mix the keys with i; tests/ops/test_dropout.py has the statistics.
+Elements are counted in 32 bits: a tensor may have up to 2^32. The products are in uint64, where
+they do not wrap: TVM's LLVM code declares unsigned wrapping undefined (nuw).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +23,8 @@ from tvm import relax, te, tirx
 
 from aotrain.ops.registry import define
 
-MULTIPLIER, INCREMENT = 1664525, 1013904223  # of pcg4d's linear congruential step
-FINISH = ((16, 0x85EBCA6B), (13, 0xC2B2AE35))  # of fmix32: shift, factor
+PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+"""xxHash32's (Collet, BSD): odd, with bits that are set irregularly."""
 
 
 def _type(call: relax.Call) -> Any:
@@ -40,48 +37,31 @@ def _type(call: relax.Call) -> Any:
 
 
 class Arithmetic:
-    """Operations modulo 2^32 on uint64 of numpy; `InTir` has the same on expressions."""
+    """The generator on uint64 of numpy, all numbers below 2^32; `InTir` has it on expressions."""
 
     def const(self, value: int) -> Any:
-        """A number of the field."""
+        """A number."""
         return np.uint64(value)
 
     def bind(self, value: Any) -> Any:
         """Name a value that is used more than once: an expression stays a line, not a tree."""
         return value
 
-    def low(self, value: Any) -> Any:
-        """The value modulo 2^32."""
-        return self.bind(value & self.const(2**32 - 1))
-
-    def xorshift(self, value: Any, shift: int) -> Any:
-        """value ^ (value >> shift)."""
-        return self.bind(value ^ (value >> self.const(shift)))
-
-    def fmix32(self, value: Any) -> Any:
-        """MurmurHash3's finish."""
-        for shift, factor in FINISH:
-            value = self.low(self.xorshift(value, shift) * self.const(factor))
-        return self.xorshift(value, 16)
-
-    def pcg4d(self, words: Sequence[Any]) -> list[Any]:
-        """Four words to four."""
-        a, c = self.const(MULTIPLIER), self.const(INCREMENT)
-        x, y, z, w = (self.low(v * a + c) for v in words)
-        for last in (False, True):
-            x = self.low(x + y * w)
-            y = self.low(y + z * x)
-            z = self.low(z + x * y)
-            w = self.low(w + y * z)
-            if not last:
-                x, y, z, w = (self.xorshift(v, 16) for v in (x, y, z, w))
-        return [x, y, z, w]
+    def mix(self, value: Any, factor: int) -> Any:
+        """The halves of value * factor, xored."""
+        product = self.bind(value * self.const(factor))
+        return (product ^ (product >> self.const(32))) & self.const(2**32 - 1)
 
     def word(self, seed: Any, step: Any, salt: int, index: Any) -> Any:
         """The word of element `index`."""
-        mixed = self.pcg4d([seed, step, self.const(salt), self.const(0)])
-        first, second = (self.fmix32(v) for v in mixed[2:])
-        return self.fmix32(self.low(self.fmix32(self.low(index + first)) + second))
+        a, b, c, d, e = PRIMES
+        key = self.mix(seed ^ self.const(e), a)
+        key = self.mix(key ^ step, b)
+        key = self.bind(self.mix(key ^ self.const(salt), c))
+        second = self.mix(key ^ self.const(d), b)
+        drawn = self.mix(index ^ key, a)
+        drawn = self.mix(drawn ^ second, b)
+        return self.mix(drawn ^ key, c)
 
 
 class InTir(Arithmetic):

@@ -47,7 +47,7 @@ ALLOWED = {
     "top_k_uint64": "sorting uint64",
 }
 LEAST_PASSING = 0.76  # of all node tests of onnx 1.23
-LIMITS = {"I006": 110, "I007": 14, "I009": 50, "I013": 190, "attention*": 12}
+LIMITS = {"I006": 110, "I007": 14, "I009": 50, "I013": 190, "attention*": 14}
 CHUNK = 25
 
 

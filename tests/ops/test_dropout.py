@@ -85,12 +85,6 @@ def test_every_input_bit_changes_half_of_the_output_bits(position: int) -> None:
         assert 15.5 < np.bitwise_count(flips).mean() < 16.5, bit
 
 
-def test_the_finish_is_murmurhash3s() -> None:
-    # Values of MurmurHash3's fmix32 (Appleby, public domain).
-    for value, want in ((0, 0), (1, 0x514E28B7), (2, 0x30F4C306)):
-        assert int(Arithmetic().fmix32(np.uint64(value))) == want
-
-
 def test_an_index_beyond_what_one_multiplication_holds() -> None:
     # 1664525 * 40 * 100 is above 2^32: constants must wrap as the machine's numbers do.
     x = np.ones((3, 40, 100), np.float32)
