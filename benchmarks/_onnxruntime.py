@@ -1,6 +1,7 @@
 """Run as a worker: an ONNX file and a batch in, a step of onnxruntime-training timed.
 
-The package is `onnxruntime-training-cpu`; its artifact builder imports torch.
+The package is `onnxruntime-training-cpu`, last 1.19.2: with Python 3.11 or older, numpy 1, onnx
+1.17 or older (it reads no newer IR) and torch, which its artifact builder imports.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks._worker import serve
 
 def main(model: str, batch: str, threads: str) -> None:
     """`batch` holds x and y."""
-    source = _classes_second(onnx.load(model))
+    source = _prepared(onnx.load(model))
     statistics = {
         name
         for node in source.graph.node
@@ -63,8 +64,11 @@ def main(model: str, batch: str, threads: str) -> None:
         serve(step)
 
 
-def _classes_second(model: onnx.ModelProto) -> onnx.ModelProto:
-    """[N, T, C] -> [N, C, T], the order that its loss wants."""
+def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
+    """As its gradients want it: logits [N, C, T], and all of LayerNormalization's outputs."""
+    for node in model.graph.node:
+        if node.op_type == "LayerNormalization":
+            node.output.extend([f"{node.output[0]}.mean", f"{node.output[0]}.inv_std"])
     output = model.graph.output[0]
     dims = output.type.tensor_type.shape.dim
     if len(dims) == 3:
