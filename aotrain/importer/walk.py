@@ -10,6 +10,7 @@ Every node takes the first of these ways that is open to it:
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +28,13 @@ from aotrain.importer.node import Converter, Node, Result
 from aotrain.importer.problems import Invalid, NoConverter, Problem, Unsupported
 from aotrain.plan import Role
 
-NEVER_FOLDED = frozenset({"If", "Loop", "Scan", "SequenceMap", "Dropout"})
+GENERATORS = frozenset({"RandomNormal", "RandomUniform"})
+NEVER_FOLDED = frozenset(
+    {
+        *("If", "Loop", "Scan", "SequenceMap", "Dropout"),
+        *("RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"),
+    }
+)
 MAX_RECORDED = 1024  # elements: arrays up to it are compared between two batch sizes
 
 
@@ -90,6 +97,7 @@ class Walker:
         self.buffer_of: dict[str, str] = {}  # Relax variable of a BUFFER -> its parameter name
         self.salt = 0  # of the next Dropout
         self._depth = 0
+        self._reported = 0  # problems of nodes of the main graph before the current one
 
     def graph(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
         """Walk the nodes, in order; their outputs are then in `scope.values`."""
@@ -132,7 +140,7 @@ class Walker:
     def _convert(self, node: Node) -> Sequence[Value]:
         self.adjust(node)
         key = f"{node.proto.domain}::{node.op_type}" if node.proto.domain else node.op_type
-        if node.op_type not in NEVER_FOLDED and all(map(_is_known, node.inputs)):
+        if self._may_fold(node):
             folded = _evaluate(node)
             if folded is not None:
                 return folded
@@ -141,6 +149,11 @@ class Walker:
             result = _call(converter, node)
             return result if isinstance(result, tuple) else (result,)
         return self._inline(node)
+
+    def _may_fold(self, node: Node) -> bool:
+        if node.op_type in GENERATORS:  # noise is drawn anew in every run; initial weights are not
+            return any(node.scope.prefix + name in self.roles for name in node.proto.output)
+        return node.op_type not in NEVER_FOLDED and all(map(_is_known, node.inputs))
 
     def settle(self, name: str, value: Value | Poison) -> Value | Poison:
         """Note the value's shape; make it a parameter where it was chosen to be one."""
@@ -191,14 +204,10 @@ class Walker:
             if scope.prefix + i in self.record.shapes
         )
         where = f"{proto.op_type} node '{name}'" + (f" ({', '.join(shapes)})" if shapes else "")
-        before = len(self.problems)
         self.problems += [p.at(where) for p in problems if not isinstance(p, _Reported)]
         if self._depth == 1:
-            inner = before if not problems else self._reported
-            self.outcomes.append(Outcome(proto, shapes, tuple(self.problems[inner:])))
+            self.outcomes.append(Outcome(proto, shapes, tuple(self.problems[self._reported :])))
             self._reported = len(self.problems)
-
-    _reported = 0  # problems that belong to nodes before the current one
 
 
 class _Reported(Problem):
@@ -239,7 +248,7 @@ def _evaluate(node: Node) -> list[Value] | None:
         value = _constant(node)
         return None if value is None else [value]
     try:
-        evaluator = ReferenceEvaluator(node.proto, opsets=dict(node.scope.opsets))
+        evaluator = ReferenceEvaluator(_seeded(node.proto), opsets=dict(node.scope.opsets))
         feeds = {
             n: v for n, v in zip(node.proto.input, node.inputs, strict=True) if n and v is not None
         }
@@ -247,6 +256,17 @@ def _evaluate(node: Node) -> list[Value] | None:
     except Exception:  # the evaluator raises anything; the converter then has its say
         return None
     return [np.asarray(v) if not isinstance(v, list) else v for v in outputs]
+
+
+def _seeded(proto: onnx.NodeProto) -> onnx.NodeProto:
+    """A generator of weights with a seed, of its output's name where the file gives none."""
+    if proto.op_type not in GENERATORS or any(a.name == "seed" for a in proto.attribute):
+        return proto
+    seeded = onnx.NodeProto()
+    seeded.CopyFrom(proto)
+    seed = zlib.crc32(proto.output[0].encode()) % 2**24  # exact in float32, the attribute's type
+    seeded.attribute.append(helper.make_attribute("seed", float(seed)))
+    return seeded
 
 
 def _constant(node: Node) -> np.ndarray | None:

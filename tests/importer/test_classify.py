@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from aotrain.errors import InputError
+from aotrain.errors import InputError, UnsupportedModelError
 from aotrain.importer import ImportOptions, load
 from aotrain.importer.classify import is_mask
 from aotrain.importer.model import Model
@@ -58,6 +58,19 @@ def test_a_dequantized_weight_is_a_parameter_by_its_own_name() -> None:
 def test_a_shared_weight_is_one_parameter() -> None:
     made = imported([node("MatMul", "x", "w", "h"), node("MatMul", "h", "w", "y")], {"w": W})
     assert names(made) == ["w"]
+
+
+def test_weights_that_the_file_draws_are_the_same_at_every_import() -> None:
+    nodes = [node("RandomNormal", "w", shape=[3, 3]), node("MatMul", "x", "w", "y")]
+    first, second = (imported(nodes, {}).parameters[0] for _ in range(2))
+    assert first.name == "w" and first.value.std() > 0.1
+    np.testing.assert_array_equal(first.value, second.value)
+
+
+def test_noise_is_no_constant() -> None:
+    nodes = [node("RandomNormal", "noise", shape=[2, 3]), node("Add", "x", "noise", "y")]
+    with pytest.raises(UnsupportedModelError, match="RandomNormal"):
+        imported(nodes, {})
 
 
 def test_arithmetic_takes_vectors_not_scalars_or_masks() -> None:

@@ -313,6 +313,16 @@ RESIZE = [
     C("Upsample", [(1, 1, 3, 4), f(1, 1, 2, 3)], {"mode": "nearest"}, 9),
     C("Upsample", [(1, 1, 3, 4)], {"mode": "linear", "scales": [1.0, 1.0, 2.0, 2.0]}, 8),
 ]
+GRID = np.random.default_rng(3).uniform(-1.2, 1.2, (1, 3, 2, 2)).astype(np.float32)
+RESIZE += [
+    C("GridSample", [(1, 2, 4, 5), GRID], {"mode": m, "padding_mode": p, "align_corners": a}, 20)
+    for m, p, a in (
+        ("linear", "zeros", 0),
+        ("linear", "border", 1),
+        ("nearest", "zeros", 0),
+        ("cubic", "reflection", 1),
+    )
+]
 RECURRENT = [
     *(
         C(
