@@ -148,6 +148,7 @@ def differences(
 
 def check_clean(function: relax.Function) -> None:
     """Unique names, every binding used, no call twice, nothing read before it is bound."""
+    relax.analysis.well_formed(tvm.IRModule({"main": function}))  # raises
     bindings = list(function.body.blocks[0].bindings)
     names = [b.var.name for b in bindings]
     assert len(set(names)) == len(names)
