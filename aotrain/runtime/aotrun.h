@@ -83,8 +83,18 @@ typedef enum aot_role {
   AOT_COUNTER /* step and random state */
 } aot_role;
 
+typedef struct aot_launch { /* one kernel of a run, as a profile sees it */
+  const char *entry, *kernel;
+  const char *origin; /* the ONNX nodes that it came from */
+  uint32_t index;     /* in the entry point's order */
+  uint64_t ns;        /* wall time */
+} aot_launch;
+
 typedef struct aot_options {
   int threads; /* 0: AOTRUN_NUM_THREADS, else the cores that this process may use */
+  /* Not null: called after every kernel, on the caller's thread. Profiles are made with it. */
+  void (*trace)(void *user, const aot_launch *launch);
+  void *user;
 } aot_options;
 
 typedef struct aot_info {

@@ -126,6 +126,7 @@ aot_status aot_open(const char *folder, const aot_options *options, aot **out) {
   *out = model ? model : &no_memory;
   if (!model) return AOT_MEMORY;
   if (!folder) return aot_fail(model, AOT_BAD_ARGUMENT, "no folder given");
+  if (options) model->trace = options->trace, model->trace_user = options->user;
   aot_status status = open_plan(model, folder);
   if (!status) status = open_files(model, folder);
   if (!status) {

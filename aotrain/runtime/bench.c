@@ -38,6 +38,7 @@ int bench(aot *model, const struct options *options) {
   double *seconds = malloc((size_t)options->bench * sizeof *seconds);
   if (!seconds) return refuse(EXIT_INPUT, "AOT-M030", NULL, "out of memory");
   for (int64_t i = -3; i < options->bench; i++) { /* three to warm up */
+    if (i == 0) profile_reset();
     double began = seconds_now();
     aot_status status = aot_step(model, NULL); /* a loss that is not finite costs the same */
     if (status > AOT_NOT_FINITE) {
@@ -56,5 +57,6 @@ int bench(aot *model, const struct options *options) {
   line.block_bytes = info.block_bytes;
   line.resident_bytes = 1024 * (uint64_t)usage.ru_maxrss; /* KiB on Linux */
   report_bench(options, &line);
+  if (options->profile) profile_report(options, options->bench);
   return EXIT_DONE;
 }

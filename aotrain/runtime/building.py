@@ -20,7 +20,7 @@ LIBRARY = (
 )  # fmt: skip
 PROGRAM = (
     "bench", "convert", "data", "describe", "idx", "main", "npy", "npz", "npz_write", "options",
-    "predict", "progress", "report", "shuffle", "train",
+    "predict", "profile", "progress", "report", "shuffle", "train",
 )  # fmt: skip
 """C files, without `.c`: the library's, and what `aotrun` adds to them."""
 

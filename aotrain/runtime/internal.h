@@ -61,6 +61,8 @@ struct aot {
   uint64_t block_bytes, table_bytes;
   void *library; /* dlopen's */
   struct pool *pool;
+  void (*trace)(void *user, const aot_launch *launch); /* null: not traced */
+  void *trace_user;
 
   int64_t steps;            /* counted here when the plan has no "step" counter */
   aot_tensor *step_counter; /* int64 scalar or null */

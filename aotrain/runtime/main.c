@@ -24,7 +24,7 @@ static const char HELP[] =
     "  --save-every N      and every N steps to FILE-<step>; --keep N of them (default 3)\n"
     "  --resume FILE       continue from a checkpoint, bit for bit\n"
     "  --predict FILES     write the model's outputs for these rows to -o OUT.npz\n"
-    "  --bench N           time N steps\n"
+    "  --bench N           time N steps; with --profile, each kernel as well\n"
     "  -q, --quiet         print errors only\n"
     "  --no-progress       no bar, which is drawn on a terminal only\n"
     "  --json              one JSON object on stdout\n"
@@ -83,7 +83,8 @@ int main(int argc, char **argv) {
   if (options.help) return fputs(HELP, stdout) < 0;
   catch_signals();
   aot *model;
-  aot_options with = {.threads = options.threads};
+  aot_options with = {.threads = options.threads,
+                      .trace = options.profile ? profile_trace : NULL};
   aot_status status = aot_open(options.model, &with, &model);
   if (status) {
     failed = refuse_model(model, status);

@@ -100,6 +100,8 @@ static int check(const struct options *options) {
     return refuse(EXIT_USAGE, "AOT-U005", NULL, "--epochs and --steps exclude each other");
   if (options->save_every && !options->save)
     return refuse(EXIT_USAGE, "AOT-U005", NULL, "--save-every needs --save, which names the files");
+  if (options->profile && !options->bench)
+    return refuse(EXIT_USAGE, "AOT-U005", NULL, "--profile needs --bench");
   if (!options->predict != !options->output)
     return refuse(EXIT_USAGE, "AOT-U005", NULL, "--predict and --output belong together");
   return EXIT_DONE;
@@ -125,6 +127,7 @@ int options_parse(struct options *options, int argc, char **argv) {
                                  {"predict", 0, TEXT, &options->predict},
                                  {"output", 'o', TEXT, &options->output},
                                  {"bench", 0, COUNT, &options->bench},
+                                 {"profile", 0, FLAG, &options->profile},
                                  {"quiet", 'q', FLAG, &options->quiet},
                                  {"no-progress", 0, FLAG, &options->no_progress},
                                  {"json", 0, FLAG, &options->json},

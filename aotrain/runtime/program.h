@@ -21,7 +21,7 @@ struct options {
   int64_t epochs, steps, save_every, keep, bench; /* 0: not given */
   int64_t seed;                                   /* -1: not given */
   int threads;
-  bool quiet, json, help, no_progress;
+  bool quiet, json, help, no_progress, profile;
   struct pair set[PAIRS_MAX], map[PAIRS_MAX]; /* --set name=value, --map input=array */
   uint32_t sets, maps;
 };
@@ -59,7 +59,13 @@ struct bench_line { /* seconds; bytes */
   int64_t batch, steps;
   uint64_t block_bytes, resident_bytes;
 };
+void json_text(const char *text); /* quoted, on stdout */
 void report_bench(const struct options *options, const struct bench_line *line);
+
+/* profile.c: time of each kernel of a step; `profile_trace` is an aot_options.trace. */
+void profile_trace(void *unused, const aot_launch *launch);
+void profile_reset(void); /* what was seen so far was warming up */
+void profile_report(const struct options *options, int64_t steps);
 
 /* An array in a file's bytes, which outlive it. */
 struct array {

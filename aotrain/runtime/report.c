@@ -45,7 +45,7 @@ void say(const struct options *options, const char *format, ...) {
   fflush(stdout);
 }
 
-static void json_text(const char *text) {
+void json_text(const char *text) {
   putchar('"');
   for (; *text; text++)
     if (*text == '"' || *text == '\\') printf("\\%c", *text);

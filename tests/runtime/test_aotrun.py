@@ -73,6 +73,19 @@ def test_json_is_one_object(aotrun: Aotrun) -> None:
     assert json.loads(bad.stdout)["exit_code"] == 1
 
 
+def test_profile_times_every_kernel_of_a_step(aotrun: Aotrun) -> None:
+    launches = json.loads(aotrun("--json", "--bench", 3, "--profile").stdout)["launches"]
+    assert launches
+    assert all(launch["ns"] > 0 for launch in launches)
+    table = aotrun("--bench", 3, "--profile").stdout.splitlines()
+    shares = [float(line.split()[1].rstrip("%")) for line in table[3:]]
+    assert shares == sorted(shares, reverse=True)
+    assert abs(sum(shares) - 100) < 1
+    refused = aotrun("--profile", code=2)
+    assert "--profile needs --bench" in refused.stderr
+
+
+
 def test_evaluation_agrees_with_numpy(aotrun: Aotrun) -> None:
     """21 rows in batches of 4: the last one is padded, which must not show."""
     aotrun("--data", "train.npz", "--epochs", 3, "--save", "a.safetensors", "-q")
