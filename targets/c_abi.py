@@ -87,12 +87,21 @@ def _pointer_params(func: tirx.PrimFunc, aliases: Aliases) -> tirx.PrimFunc:
         for buffer in func.params
         if isinstance(buffer.elem_offset, tirx.Var)  # te.extern leaves it to the caller
     ]
-    body = tirx.SeqStmt([*offsets, *declared, func.body])
+    scheduled = tvm_ffi.structural_map(func.body, (tirx.Cast, _select_of_bool))
+    body = tirx.SeqStmt([*offsets, *declared, scheduled])
     result = tirx.PrimFunc(list(pointers.values()), body, ret_type=PrimType("int32"), attrs=None)
     for key, value in func.attrs.items():
         if key != "global_symbol":
             result = result.with_attr(key, value)
     return result.with_attr("tirx.noalias", True)
+
+
+def _select_of_bool(cast: tirx.Cast) -> tirx.Expr:
+    """`float(flag)` -> `flag ? 1.0 : 0.0`, since TVM's analyzer fails on vectors of the first."""
+    dtype = str(cast.ty.dtype)
+    if str(cast.value.ty.dtype) != "bool" or dtype == "bool":
+        return cast
+    return tirx.Select(cast.value, tirx.const(1, dtype), tirx.const(0, dtype))
 
 
 def _pointer(buffer: tirx.Buffer) -> tirx.Var:
