@@ -72,7 +72,7 @@ FILES = {
         1e-2,
         options={"batch": 4, "loss": "cross-entropy", "dims": {"x:2": 48, "x:3": 192}},
     ),
-    # the first and last bytes of a file -> one of 214 types; 256 is padding. The probabilities, from
+    # first and last bytes of a file -> one of 214 types; 256 is padding. The probabilities, out of
     # a softmax in pieces, serve as logits: their gradients are small, AdamW scales them
     "magika": File(
         "magika",
