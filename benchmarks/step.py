@@ -35,6 +35,7 @@ LOSS_TOLERANCE = 1e-3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the page where one was asked for."""
     options = _parser().parse_args(arguments)
+    load = _machine.busy()
     contenders = _contenders(options)
     cases = TINY if options.tiny else CASES
     results = []
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [n for n in contenders if any(r.contenders[n].ms for r in results)]
     tables = [_table.times(results, names), _table.sizes(results, names)]
     remarks = _table.notes(results)
+    if load > 0.5:
+        remarks.append(f"the machine was busy before the run began (load average {load:.1f})")
     print("\n\n".join(_table.text(table) for table in tables))
     print("".join(f"\n{line}" for line in remarks))
     if options.markdown:
@@ -197,8 +200,7 @@ def _page(
         "Written by `python benchmarks/step.py --markdown docs/BENCHMARKS.md` on "
         f"{datetime.date.today()}.",
         "",
-        f"{_machine.describe()}; {options.threads} threads; {', '.join(versions)}. "
-        f"Load average at the end {_machine.busy():.1f}.",
+        f"{_machine.describe()}; {options.threads} threads; {', '.join(versions)}.",
         "",
         "## A training step",
         "",
