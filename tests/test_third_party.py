@@ -41,6 +41,7 @@ class File:
     options: Mapping[str, Any] = field(default_factory=dict)
     draw: bool = False
     integers: int = 0  # integer inputs are below it
+    given: Mapping[str, float] = field(default_factory=dict)  # inputs that are settings
 
     def find(self) -> Path:
         """The file; the test is skipped where the wheel is not installed."""
@@ -92,6 +93,7 @@ FILES = {
             "dims": {"samples": 4096},
             "loss": LossOptions(kind="mse", output="confidence"),
         },
+        given={"fmin": 60.0, "fmax": 2000.0},  # Hz
     ),
 }
 
@@ -142,7 +144,7 @@ def test_trains(name: str, tmp_path: Path) -> None:
                 session.load_state_dict(state | drawn)
                 state = session.state_dict()
             classes = session.info["classes"]
-            batch = _batch(session.inputs(), classes, file.integers, rng)
+            batch = _batch(session.inputs(), classes, file.integers, rng) | file.given
             losses = [session.step(**batch) for _ in range(STEPS)]
             moved = [n for n, value in session.state_dict().items() if (value != state[n]).any()]
     finally:
