@@ -23,7 +23,7 @@ A parameter's name is that of a value of the file's graph: an initializer, or a 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -68,6 +68,7 @@ MOVES: dict[str, tuple[int, ...]] = {
 """Operators whose result holds the operand's own numbers: input positions that are followed."""
 SHAPE_ONLY = frozenset({"Shape", "Size"})
 MASK_BELOW = -1e4
+_NO_NODE = onnx.NodeProto()
 FLOATS = (
     onnx.TensorProto.FLOAT,
     onnx.TensorProto.DOUBLE,
@@ -85,10 +86,18 @@ class Roles:
 
 
 def classify(
-    graph: onnx.GraphProto, inputs: set[str], stored: dict[str, np.ndarray], options: ImportOptions
+    graph: onnx.GraphProto,
+    inputs: set[str],
+    stored: dict[str, np.ndarray],
+    copies: dict[str, np.ndarray],
+    options: ImportOptions,
 ) -> Roles:
-    """Roles of the parameters. `inputs` are the data inputs, `stored` the float leaves by name."""
-    flow = Flow(graph, inputs)
+    """Roles of the parameters.
+
+    `inputs` are the data inputs, `stored` the float leaves and `copies` the merged ones, by name.
+    """
+    flow = Flow(graph, inputs, set(copies))
+    stored = stored | copies
     problems: list[Diagnostic] = []
     roles: dict[str, Role] = {}
     candidates = [n for n in flow.static if n in stored or n in flow.roots]
@@ -98,7 +107,9 @@ def classify(
             problems.append(_conflict(name, flow))
         elif "buffer" in uses:
             roles[name] = Role.FROZEN if options.batchnorm == "frozen" else Role.BUFFER
-        elif "strong" in uses or _weak_weight(name, uses, stored, flow):
+        elif ("strong" in uses and not _is_neutral(name, stored, flow)) or _weak_weight(
+            name, uses, stored, flow
+        ):
             roles[name] = Role.TRAINABLE
     roles, found = _override(roles, candidates, options)
     return Roles({n: roles[n] for n in candidates if n in roles}, (*problems, *found))
@@ -127,10 +138,33 @@ def stored_floats(
     return found
 
 
+def merged(graph: onnx.GraphProto, stored: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Identity nodes that stand for a tensor of its own: name -> value.
+
+    PyTorch's exporter stores tensors that are equal (a fresh model's ones and zeros, layers that
+    were copied) once, and writes an Identity for each of the others. Trained, they part. Tensors
+    that look shared on purpose stay so: values that are not all the same, one use of them being
+    the table of a Gather (an embedding tied to the output layer).
+    """
+    tables = {n.input[0] for n in graph.node if n.op_type == "Gather"}
+    initial = {t.name for t in graph.initializer}
+    readers = Counter(name for n in graph.node for name in (*n.input, *captured(n)))
+    found = {}
+    for node in graph.node:
+        source = node.input[0] if node.op_type == "Identity" and not node.domain else ""
+        if source not in initial or source not in stored or readers[source] < 2:
+            continue
+        value = stored[source].reshape(-1)
+        if np.all(value == value[:1]) or not tables.intersection((source, node.output[0])):
+            found[node.output[0]] = stored[source]
+    return found
+
+
 class Flow:
     """What depends on data, and where static values go."""
 
-    def __init__(self, graph: onnx.GraphProto, inputs: set[str]) -> None:
+    def __init__(self, graph: onnx.GraphProto, inputs: set[str], copies: set[str]) -> None:
+        self.copies = copies
         self.dynamic = set(inputs)
         self.consumers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
         self.producer: dict[str, onnx.NodeProto] = {}
@@ -163,7 +197,7 @@ class Flow:
     def _is_root(self, name: str) -> bool:
         """Whether the value is made, not moved, by its node."""
         node = self.producer[name]
-        return node.op_type == "Constant" or node.op_type not in MOVES
+        return name in self.copies or node.op_type == "Constant" or node.op_type not in MOVES
 
     def uses(self, name: str) -> frozenset[str]:
         """Kinds of position in data-dependent nodes that the value reaches."""
@@ -178,7 +212,7 @@ class Flow:
     def _position(self, node: onnx.NodeProto, index: int) -> set[str]:
         op = node.op_type
         if not any(out in self.dynamic for out in node.output):
-            if index in MOVES.get(op, ()):
+            if index in MOVES.get(op, ()) and not self.copies.intersection(node.output):
                 return {kind for out in node.output for kind in self.uses(out)}
             return set()
         if index in STRONG.get(op, ()):
@@ -190,6 +224,14 @@ class Flow:
         if op == "Expand" and index == 0:
             return {"weak"}
         return set()
+
+
+def _is_neutral(name: str, stored: dict[str, np.ndarray], flow: Flow) -> bool:
+    """Ones or zeros of a Constant node for an InstanceNormalization: half of a GroupNorm."""
+    if name not in stored or flow.producer.get(name, _NO_NODE).op_type != "Constant":
+        return False
+    users = {node.op_type for node, _ in flow.consumers[name]}
+    return users == {"InstanceNormalization"} and len(np.unique(stored[name])) == 1
 
 
 def _weak_weight(

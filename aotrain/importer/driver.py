@@ -15,7 +15,7 @@ from aotrain.errors import AotError, Diagnostic
 from aotrain.importer import dims
 from aotrain.importer.batch import Generaliser
 from aotrain.importer.builder import FunctionBuilder, Value, dtype_of, shape_of
-from aotrain.importer.classify import classify, stored_floats
+from aotrain.importer.classify import classify, merged, stored_floats
 from aotrain.importer.model import Model, Origin, Parameter
 from aotrain.importer.options import ImportOptions
 from aotrain.importer.problems import raise_all
@@ -34,6 +34,7 @@ class Analysis:
     inputs: dims.Inputs
     initializers: dict[str, np.ndarray]
     roles: dict[str, Role]
+    copies: dict[str, np.ndarray]  # of initializers that the exporter merged
     values: dict[str, np.ndarray] = field(default_factory=dict)  # of parameters, as met
 
 
@@ -78,7 +79,7 @@ def load(source: Path | str | onnx.ModelProto, options: ImportOptions | None = N
         buffers=tuple(_parameter(analysis, n) for n in buffers),
         module=relax.transform.Normalize()(tvm.IRModule(functions)),
         origins=walks[False].walker.builder.origins | walks[True].walker.builder.origins,
-        notes=adjust.notes if adjust else (),
+        notes=(*(adjust.notes if adjust else ()), *_merge_notes(analysis)),
     )
 
 
@@ -102,10 +103,12 @@ def _analyse(source: Path | str | onnx.ModelProto, options: ImportOptions) -> An
         problems += error.diagnostics
     arrays = {t.name: decode(t) for t in graph.initializer}
     stored = stored_floats(graph, arrays)
-    found = classify(graph, {i.name for i in dims.data_inputs(graph)}, stored, options)
+    copies = merged(graph, stored)
+    data = {i.name for i in dims.data_inputs(graph)}
+    found = classify(graph, data, stored, copies, options)
     raise_all([*problems, *found.problems])
     assert inputs is not None
-    return Analysis(read_source, inputs, arrays, found.roles)
+    return Analysis(read_source, inputs, arrays, found.roles, copies)
 
 
 def _generaliser(analysis: Analysis) -> Generaliser | None:
@@ -113,7 +116,9 @@ def _generaliser(analysis: Analysis) -> Generaliser | None:
     inputs = analysis.inputs
     if inputs.baked is None:
         return None
-    at_old = Analysis(analysis.source, inputs, analysis.initializers, analysis.roles)
+    at_old = Analysis(
+        analysis.source, inputs, analysis.initializers, analysis.roles, analysis.copies
+    )
     record = _walk(at_old, False, None, inputs.baked).walker.record
     return Generaliser(record, inputs.old, inputs.new)
 
@@ -143,6 +148,7 @@ def _walk(
         return parameters[name]
 
     walker = Walker(builder, train, rng, lift, analysis.roles)
+    walker.copies = {n: a for n, a in analysis.copies.items() if n in analysis.roles}
     if adjust is not None:
         walker.adjust = adjust
     scope = Scope(dict(variables), analysis.source.opsets)
@@ -174,6 +180,14 @@ def _expression(builder: FunctionBuilder, value: Value) -> relax.Expr:
         return builder.constant(value)
     assert value is not None and not isinstance(value, list)
     return value
+
+
+def _merge_notes(analysis: Analysis) -> tuple[str, ...]:
+    count = sum(name in analysis.values for name in analysis.copies)
+    if not count:
+        return ()
+    what = "1 tensor" if count == 1 else f"{count} tensors"
+    return (f"{what} that the exporter had merged with an equal one trained apart",)
 
 
 def _outputs(graph: onnx.GraphProto, walk: Walk) -> tuple[TensorSpec, ...]:

@@ -96,6 +96,7 @@ class Walker:
         self.new_buffers: dict[str, Value] = {}  # by parameter name, in `train`
         self.buffer_of: dict[str, str] = {}  # Relax variable of a BUFFER -> its parameter name
         self.salt = 0  # of the next Dropout
+        self.copies: dict[str, np.ndarray] = {}  # outputs of Identity that are parameters
         self._depth = 0
         self._reported = 0  # problems of nodes of the main graph before the current one
 
@@ -138,6 +139,8 @@ class Walker:
         self._report(proto, scope, problems)
 
     def _convert(self, node: Node) -> Sequence[Value]:
+        if node.op_type == "Identity" and node.scope.prefix + node.proto.output[0] in self.copies:
+            return [self.copies[node.proto.output[0]]]
         self.adjust(node)
         key = f"{node.proto.domain}::{node.op_type}" if node.proto.domain else node.op_type
         if self._may_fold(node):

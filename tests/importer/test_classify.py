@@ -73,6 +73,46 @@ def test_noise_is_no_constant() -> None:
         imported(nodes, {})
 
 
+def test_equal_tensors_that_the_exporter_merged_part() -> None:
+    nodes = [
+        node("Identity", "one", "var"),
+        node("Identity", "w", "w2"),
+        helper.make_node("BatchNormalization", ["x", "one", "zero", "zero2", "var"], ["h"]),
+        node("MatMul", "h", "w", "i"),
+        node("MatMul", "i", "w2", "y"),
+    ]
+    constants = {"one": f32(1, 1, 1), "zero": f32(0, 0, 0), "zero2": f32(0, 0, 0), "w": W}
+    made = imported(nodes, constants)
+    assert set(names(made)) == {"one", "zero", "w", "w2"}
+    assert [p.name for p in made.buffers] == ["zero2", "var"]
+    assert made.notes == ("2 tensors that the exporter had merged with an equal one trained apart",)
+
+
+def test_a_table_tied_to_the_output_layer_stays_tied() -> None:
+    nodes = [
+        node("Identity", "w", "head"),
+        node("Cast", "x", "ids", to=7),
+        node("Gather", "w", "ids", "h"),
+        node("MatMul", "h", "head", "y"),
+    ]
+    assert names(imported(nodes, {"w": W})) == ["w"]
+
+
+def test_half_of_a_group_norm_is_constant() -> None:
+    ones = helper.make_node("Constant", [], ["s"], value=numpy_helper.from_array(f32(1, 1)))
+    zeros = helper.make_node("Constant", [], ["b"], value=numpy_helper.from_array(f32(0, 0)))
+    nodes = [
+        ones,
+        zeros,
+        node("Reshape", "x", "split", "g"),
+        node("InstanceNormalization", "g", "s", "b", "n"),
+        node("Reshape", "n", "whole", "m"),
+        node("Mul", "m", "weight", "y"),
+    ]
+    constants = {"split": np.array([1, 2, 3]), "whole": np.array([2, 3]), "weight": f32(1, 1, 1)}
+    assert names(imported(nodes, constants)) == ["weight"]
+
+
 def test_arithmetic_takes_vectors_not_scalars_or_masks() -> None:
     mask = np.array([[0, -np.inf, 0]], np.float32)
     constants = {
