@@ -70,7 +70,7 @@ def _contract(part: Part, writer: Writer) -> bool:
         writer.ahead.pop(0)
     keep = epilogue is None or writer.read_later(target, writer.ahead)
     for c, plan in chosen:
-        kernel = gemm.Gemm(c, plan, epilogue, keep)
+        kernel = gemm.Gemm(c, plan, epilogue, keep, set(writer.kernel.func.params))
         writer.statements += kernel.emit()
         writer.scratch += kernel.scratch
     return True
@@ -125,7 +125,7 @@ def _map(part: Part, writer: Writer) -> bool:
     """Pointwise groups as one vector loop."""
     if not isinstance(part, Group):
         return False
-    writer.statements.append(pointwise.emit(part, writer.isa))
+    writer.statements.append(pointwise.emit(part, writer.isa, set(writer.kernel.func.params)))
     return True
 
 

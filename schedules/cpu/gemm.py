@@ -15,7 +15,7 @@ depth fits the second-level cache in training steps.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from math import prod
 from typing import TypeAlias
 
@@ -26,6 +26,7 @@ from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.loops import (
     NestBody,
     decode,
+    decode_cancelling,
     i64,
     loop,
     nest,
@@ -35,10 +36,11 @@ from aotrain.schedules.cpu.loops import (
     vector,
     vectors,
 )
-from aotrain.schedules.cpu.nest import sequence, substitute
+from aotrain.schedules.cpu.nest import loads, sequence, stores, substitute
 from aotrain.schedules.cpu.tile import Plan
 from aotrain.schedules.cpu.transpose import transpose_block
 
+Split: TypeAlias = Callable[[tirx.Expr, Sequence[int]], list[tirx.Expr]]
 Index: TypeAlias = Sequence[tirx.Expr]
 
 #: Up to this depth a tile's accumulators are worth storing from registers, row by row in line.
@@ -49,10 +51,24 @@ class Gemm:
     """Writes the loops of one contraction.
 
     epilogue: what to do with each finished element; keep: store the element itself too.
+    parameters: those of the function.
     """
 
-    def __init__(self, c: Contraction, plan: Plan, epilogue: Group | None, keep: bool) -> None:
+    def __init__(
+        self,
+        c: Contraction,
+        plan: Plan,
+        epilogue: Group | None,
+        keep: bool,
+        parameters: Set[tirx.Buffer] = frozenset(),
+    ) -> None:
         self.c, self.plan, self.epilogue, self.keep = c, plan, epilogue, keep
+        touched = {c.target} if keep else set()
+        if epilogue is not None:
+            body = epilogue.unified()
+            touched |= {load.source for load in loads(body)} | {s.buffer for s in stores(body)}
+            touched -= set() if keep else {c.target}
+        self.finish_split = decode_cancelling if touched <= parameters else decode
         self.dtype = str(c.target.dtype)
         self.batch, self.rows, self.lanes, self.depth = (
             prod(extents(a)) for a in (c.batch, c.rows, c.lanes, c.depth)
@@ -214,7 +230,7 @@ class Gemm:
 
         def row(i: tirx.Expr) -> list[tirx.Stmt]:
             def lane(n: tirx.Expr) -> list[tirx.Stmt]:
-                at = self._axes(b, first + i, panel * plan.width + n)
+                at = self._axes(b, first + i, panel * plan.width + n, self.finish_split)
                 place = [substitute(p, at) for p in self.c.place]
                 value = acc[i * plan.width + n]
                 parts: list[tirx.Stmt] = []
@@ -229,12 +245,14 @@ class Gemm:
         short = self.depth <= UNROLL_DEPTH and self.epilogue is None and width > 1
         return unrolled(height, row) if short else [loop(height, row)]
 
-    def _axes(self, b: tirx.Expr, row: tirx.Expr, lane: tirx.Expr) -> dict[tirx.Var, tirx.Expr]:
+    def _axes(
+        self, b: tirx.Expr, row: tirx.Expr, lane: tirx.Expr, split: Split = decode
+    ) -> dict[tirx.Var, tirx.Expr]:
         c = self.c
         return {
-            **names(c.batch, decode(b, extents(c.batch))),
-            **names(c.rows, decode(row, extents(c.rows))),
-            **names(c.lanes, decode(lane, extents(c.lanes))),
+            **names(c.batch, split(b, extents(c.batch))),
+            **names(c.rows, split(row, extents(c.rows))),
+            **names(c.lanes, split(lane, extents(c.lanes))),
         }
 
     def _scalar(

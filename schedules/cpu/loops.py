@@ -93,6 +93,24 @@ def decode(flat: tirx.Expr, extents: Sequence[int]) -> list[tirx.Expr]:
     return index
 
 
+def decode_cancelling(flat: tirx.Expr, extents: Sequence[int]) -> list[tirx.Expr]:
+    """As `decode`, by differences of quotients instead of remainders.
+
+    In the offset of an element they cancel to `flat`, whatever sum `flat` is, so that a loop over
+    merged axes divides nothing. Only for parameters: TVM's CompactBufferAllocation divides by zero
+    in such indices of a buffer that the function allocates.
+    """
+    index: list[tirx.Expr] = []
+    outer: tirx.Expr = i64(0)  # flat // (extent of this position and of all after it)
+    for position, extent in enumerate(extents):
+        inner = prod(extents[position + 1 :])
+        quotient = flat if inner == 1 else tirx.floordiv(flat, i64(inner))
+        first = prod(extents[:position]) == 1
+        index.append(i64(0) if extent == 1 else quotient - (0 if first else outer * i64(extent)))
+        outer = quotient
+    return index
+
+
 def parallel_prefix(extents: Sequence[int], work: int) -> int:
     """How many leading loops to fuse into the parallel one: 0 where `work` is small."""
     if work < PARALLEL_WORK:

@@ -12,7 +12,7 @@ Not vectorised: bodies with a condition on lanes that is no comparison with a co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -28,6 +28,7 @@ from aotrain.schedules.cpu.loops import (
     TASKS,
     NestBody,
     decode,
+    decode_cancelling,
     i64,
     nest,
     parallel,
@@ -61,8 +62,8 @@ def name_of(call: ir.Call) -> str:
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 
-def emit(group: Group, isa: Isa) -> tirx.Stmt:
-    """The loop nest of `group`."""
+def emit(group: Group, isa: Isa, parameters: Set[tirx.Buffer] = frozenset()) -> tirx.Stmt:
+    """The loop nest of `group`; `parameters` are those of the function."""
     axes = group.axes
     if not axes:
         return sequence(group.at([]))
@@ -70,13 +71,16 @@ def emit(group: Group, isa: Isa) -> tirx.Stmt:
     accesses = [*loads(body), *stores(body)]
     conditions = _conditions(body)
     dims = affine.merge(axes, accesses, variables(conditions) & {a.var for a in axes})
+    split = decode_cancelling if _may_cancel(accesses, dims, parameters) else decode
     lane = dims[-1]
     segments = _segments(conditions, lane)
     work = prod(group.extents) * _operations(body)
     extents = [prod(a.extent for a in dim) for dim in dims]
 
     def point(index: Sequence[tirx.Expr], part: Group) -> list[tirx.Stmt]:
-        at = [i for flat, dim in zip(index, dims, strict=True) for i in _split(flat, dim)]
+        at: list[tirx.Expr] = []
+        for flat, dim in zip(index, dims, strict=True):
+            at += split(flat, [a.extent for a in dim])
         return part.at(at)
 
     def row(index: list[tirx.Expr]) -> list[tirx.Stmt]:
@@ -118,8 +122,13 @@ def _chunked(extents: Sequence[int], lanes: int, point: NestBody) -> tirx.Stmt:
     return sequence(parts)
 
 
-def _split(flat: tirx.Expr, dim: Sequence[Axis]) -> list[tirx.Expr]:
-    return decode(flat, [a.extent for a in dim])
+def _may_cancel(
+    accesses: Sequence[affine.Access], dims: Sequence[Sequence[Axis]], parameters: Set[tirx.Buffer]
+) -> bool:
+    """Whether no buffer of the function's own is indexed by a part of a merged dimension."""
+    merged = {a.var for dim in dims if len(dim) > 1 for a in dim if a.extent > 1}
+    own = [access for access in accesses if affine.buffer_of(access) not in parameters]
+    return not any(variables(list(access.indices)) & merged for access in own)
 
 
 def _operations(body: Sequence[tirx.Stmt]) -> int:

@@ -125,10 +125,12 @@ def _single(r: Reduction, isa: Isa) -> list[tirx.Stmt] | None:
         return _kept_lanes(r, isa)
     best = max(reduced, key=lambda dim: _lane_score(r, dim, kept=False))
     if _lane_score(r, best, kept=False) >= 8:
-        order = [dim for dim in reduced if dim is not best] + [best]
-        return _reduced_lanes(r, kept, order, isa)
+        return _reduced_lanes(r, kept, [d for d in reduced if d is not best] + [best], isa)
     if kept and _lane_score(r, kept[-1], kept=True, strided=True) >= 4:
         return _kept_lanes(r, isa)  # a strided window: vectors gathered an element at a time
+    best = max(reduced, key=lambda dim: _lane_score(r, dim, kept=False, strided=True))
+    if _lane_score(r, best, kept=False, strided=True) >= 8:
+        return _reduced_lanes(r, kept, [d for d in reduced if d is not best] + [best], isa)
     return None
 
 
@@ -242,7 +244,7 @@ def _reduced_lanes(
 ) -> list[tirx.Stmt]:
     """Vectors of partial results along the last of `reduced`, combined as a tree."""
     length = _sizes(reduced)[-1]
-    lanes = isa.lanes if length >= isa.lanes else 8 if length >= 8 else 4
+    lanes = next(n for n in (isa.lanes, 8, 4, 1) if n <= length and n <= isa.lanes)
     count = max(1, min(ACCUMULATORS, length // lanes))
     points, tasks = r.points, min(r.points, TASKS * 4)
     chunk = -(-points // tasks) if r.work >= PARALLEL_WORK else points
