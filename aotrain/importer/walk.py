@@ -28,6 +28,7 @@ from aotrain.importer.node import Converter, Node, Result
 from aotrain.importer.problems import Invalid, NoConverter, Problem, Unsupported
 from aotrain.plan import Role
 
+AXES: dict[str, Callable[..., np.ndarray]] = {"Squeeze": np.squeeze, "Unsqueeze": np.expand_dims}
 GENERATORS = frozenset({"RandomNormal", "RandomUniform"})
 NEVER_FOLDED = frozenset(
     {
@@ -250,11 +251,14 @@ def _evaluate(node: Node) -> list[Value] | None:
     if node.op_type == "Constant":
         value = _constant(node)
         return None if value is None else [value]
+    feeds = {
+        n: v for n, v in zip(node.proto.input, node.inputs, strict=True) if n and v is not None
+    }
+    axes = node.attr("axes")
+    if node.op_type in AXES and axes is not None:  # onnx 1.23 evaluates opset 13's in their place
+        return [AXES[node.op_type](node.inputs[0], tuple(axes))]
     try:
         evaluator = ReferenceEvaluator(_seeded(node.proto), opsets=dict(node.scope.opsets))
-        feeds = {
-            n: v for n, v in zip(node.proto.input, node.inputs, strict=True) if n and v is not None
-        }
         outputs = evaluator.run(None, feeds)
     except Exception:  # the evaluator raises anything; the converter then has its say
         return None

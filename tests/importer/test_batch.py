@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from aotrain.errors import UnsupportedModelError
+from aotrain.errors import InputError, UnsupportedModelError
 from aotrain.importer import ImportOptions, load
 from aotrain.importer.batch import grown_reshape
 from tests.importer.evaluate import infer
@@ -21,9 +21,9 @@ from tests.importer.graphs import model
         ((1, 3, 4), (8, 3, 4), (3, 4), [24, 4]),
         ((12, 3, 4), (96, 3, 4), (1, 12, 3, 4), [8, 12, 3, 4]),
         ((5, 1, 4), (5, 8, 4), (5, 1, 2, 2), [5, 8, 2, 2]),
-        ((5, 1, 4), (5, 8, 4), (5, 4), [5, 32]),
+        ((5, 1, 4), (5, 8, 4), (5, 4), None),  # [40, 4] or [5, 32]
         ((1, 1, 4), (1, 8, 4), (1, 1, 2, 2), [1, 8, 2, 2]),
-        ((5, 1, 4), (5, 8, 4), (20,), None),  # the batch would stand in the middle
+        ((5, 1, 4), (5, 8, 4), (20,), [160]),
         ((1, 1), (8, 8), (1,), None),
         ((2, 3), (2, 3), (6,), None),
     ],
@@ -35,6 +35,18 @@ def test_grown_reshape(
     want: list[int] | None,
 ) -> None:
     assert grown_reshape(old_in, new_in, old_out) == want
+
+
+def test_a_border_between_two_dimensions_is_not_guessed() -> None:
+    """[T, B, E] -> [T B, E] or [T, B E]: attention layers have either."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["a"], perm=[1, 0, 2]),
+        helper.make_node("Reshape", ["a", "rows"], ["y"], name="rows"),
+    ]
+    proto = model(nodes, {"x": [1, 5, 3]}, ["y"], {"rows": np.array([5, 3])})
+    with pytest.raises(InputError, match="do not fit") as error:
+        load(proto, ImportOptions(batch=4))
+    assert "'rows'" in error.value.diagnostics[0].where
 
 
 def reshaping(target: list[int]) -> onnx.ModelProto:

@@ -152,6 +152,20 @@ def test_shape_arithmetic_vanishes() -> None:
     assert not made.notes
 
 
+@pytest.mark.parametrize("opset", [11, 12])
+def test_shape_arithmetic_with_axes_as_attributes(opset: int) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n"], ["n1"], axes=[0]),
+        helper.make_node("Concat", ["n1", "minus"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    constants = {"zero": np.array(0), "minus": np.array([-1])}
+    made = load(model(nodes, {"x": ["n", 2, 3]}, ["y"], constants, opset), ImportOptions(batch=5))
+    assert made.outputs[0].shape == (5, 6)
+
+
 def branch(op: str, name: str) -> onnx.GraphProto:
     node = helper.make_node(op, ["x"], [name])
     return helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, 1, [2])])
