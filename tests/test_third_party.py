@@ -41,6 +41,7 @@ class File:
     options: Mapping[str, Any] = field(default_factory=dict)
     draw: bool = False
     integers: int = 0  # integer inputs are below it
+    still: frozenset[str] = frozenset()  # weights without a gradient
     given: Mapping[str, float] = field(default_factory=dict)  # inputs that are settings
 
     def find(self) -> Path:
@@ -93,6 +94,7 @@ FILES = {
             "dims": {"samples": 4096},
             "loss": LossOptions(kind="mse", output="confidence"),
         },
+        still=frozenset({"v425"}),
         given={"fmin": 60.0, "fmax": 2000.0},  # Hz
     ),
 }
@@ -151,6 +153,6 @@ def test_trains(name: str, tmp_path: Path) -> None:
         shutil.rmtree(compiled.path)  # up to a gigabyte
     assert np.isfinite(losses).all()
     assert losses[-1] < losses[0], losses
-    # not all: the shift of one BatchNormalization has no gradient through the next
-    still = sorted(set(trainable) - set(moved))
-    assert len(still) <= len(trainable) / 10, still
+    # but for vectors: a shift has no gradient through the BatchNormalization of the next layer
+    still = sorted(set(trainable) - set(moved) - file.still)
+    assert all(state[n].ndim < 2 for n in still), still
