@@ -237,8 +237,7 @@ def _count(rules: Any) -> str:
 
 def _plan(stages: _Stages, graph: KernelGraph, kernels: Sequence[CKernel]) -> Plan:
     with stages.phase("memory") as figure:
-        plan = memory.pack(memory.order(_with_scratch(graph.plan, kernels)))
-        memory.validate(plan)
+        plan = memory.solve(_with_scratch(graph.plan, kernels)).plan
         naive = sum(t.nbytes for t in plan.tensors if t.kind is Kind.TEMP)
         figure += [
             f"arena {plan.arena_bytes:,} B (each tensor apart {naive:,} B)",

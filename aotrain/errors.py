@@ -85,6 +85,12 @@ class ToolchainError(AotError):
     exit_code = ExitCode.TOOLCHAIN
 
 
+class BudgetError(AotError):
+    """A memory budget, or one of recomputation, that no plan found keeps."""
+
+    exit_code = ExitCode.BUDGET
+
+
 class InternalError(AotError):
     """An invariant of ours is broken, such as a plan that its validator refuses."""
 

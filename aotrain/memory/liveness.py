@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotrain.plan import Entry, Kind, Plan, align
@@ -36,7 +37,7 @@ def lifetimes(plan: Plan, entry: Entry) -> list[Lifetime]:
     ]
 
 
-def max_load(alive: list[Lifetime]) -> int:
+def max_load(alive: Sequence[Lifetime]) -> int:
     """The most bytes alive during one launch: no layout can need fewer."""
     change: dict[int, int] = {}
     for life in alive:

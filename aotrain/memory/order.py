@@ -1,71 +1,173 @@
-"""Launches in a valid order in, an equivalent order that holds fewer bytes alive out.
+"""A problem in, an order of its tasks that holds few bytes alive out; nothing runs twice.
 
-What one launch owes another: read after write, write after read, write after write, on the same
-tensor. Within that, launches keep their order, except that a launch which frees more bytes than it
-allocates (an optimizer's update, above all) runs as soon as it may: gradients then do not all live
-at once.
+Several orders are made and the best is improved. An optimizer's update is a task like any other: it
+frees a gradient and allocates nothing, so every order but the given one runs it as soon as it may.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 
-from aotrain.plan import Entry, Kind, Launch, Plan
+import numpy as np
 
+from aotrain.memory.bounds import order_bound
+from aotrain.memory.problem import Problem
+from aotrain.memory.simulate import Simulator
 
-def order(plan: Plan) -> Plan:
-    """Reorder every entry's launches."""
-    entries = tuple(_order_entry(plan, entry) for entry in plan.entries)
-    return replace(plan, entries=entries)
-
-
-def dependencies(launches: tuple[Launch, ...]) -> list[set[int]]:
-    """For each launch, the positions of earlier launches that must stay before it."""
-    writer: dict[int, int] = {}
-    readers: dict[int, list[int]] = {}
-    needs: list[set[int]] = []
-    for position, launch in enumerate(launches):
-        need = set()
-        written = {launch.args[i] for i in launch.writes}
-        for tensor in launch.args:
-            if tensor in writer:
-                need.add(writer[tensor])
-            if tensor in written:
-                need.update(readers.get(tensor, ()))
-        for tensor in launch.args:
-            if tensor in written:
-                writer[tensor] = position
-                readers[tensor] = []
-            else:
-                readers.setdefault(tensor, []).append(position)
-        need.discard(position)
-        needs.append(need)
-    return needs
+Order = list[int]
 
 
-def _order_entry(plan: Plan, entry: Entry) -> Entry:
-    needs = dependencies(entry.launches)
-    followers: list[list[int]] = [[] for _ in needs]
-    for position, need in enumerate(needs):
-        for earlier in need:
-            followers[earlier].append(position)
-    waiting = [len(need) for need in needs]
-    urgent = [_frees(plan, launch) for launch in entry.launches]
-    ready = [(not urgent[i], i) for i, count in enumerate(waiting) if count == 0]
+ROUNDS = 200
+"""Moves that the local search makes at most."""
+
+
+def best_order(problem: Problem) -> tuple[Order, int]:
+    """The best order found, and bytes that no order of the tasks without second runs undercuts."""
+    simulator = Simulator(problem)
+    order = min((make(problem) for make in PORTFOLIO.values()), key=lambda o: simulator(o).peak)
+    order = improve(problem, order, ROUNDS)
+    load = simulator(order).load
+    highest = [order[i] for i in np.argsort(-load, kind="stable")[:8]]
+    return order, order_bound(problem, highest)
+
+
+def as_given(problem: Problem) -> Order:
+    """As the plan has it."""
+    return list(range(len(problem.tasks)))
+
+
+def updates_early(problem: Problem) -> Order:
+    """As given, but a task that allocates nothing runs as soon as it may."""
+    frees = [not task.writes for task in problem.tasks]
+    return _listed(problem, lambda task: (not frees[task], task))
+
+
+def depth_first(problem: Problem) -> Order:
+    """Each task just after what it needs, final tasks in the order given; updates early."""
+    done: set[int] = set()
+    found: Order = []
+    sinks = [task for task, followers in enumerate(problem.followers) if not followers]
+    for sink in sinks:
+        stack = [sink]
+        while stack:
+            task = stack[-1]
+            waiting = [need for need in problem.needs[task] if need not in done]
+            if waiting:
+                stack.append(waiting[-1])
+                continue
+            stack.pop()
+            if task not in done:
+                done.add(task)
+                found.append(task)
+    return found
+
+
+def greedy(problem: Problem) -> Order:
+    """Of the tasks that are ready always one that adds the fewest bytes (frees the most)."""
+    remaining = [len(readers) for readers in problem.readers]
+    allocates = [sum(problem.values[v].nbytes for v in task.writes) for task in problem.tasks]
+    scratch = [
+        sum(problem.values[v].nbytes for v in task.writes if not problem.readers[v])
+        for task in problem.tasks
+    ]
+
+    def added(task: int) -> tuple[int, int]:
+        freed = sum(
+            problem.values[v].nbytes for v in problem.tasks[task].reads if remaining[v] == 1
+        )
+        return allocates[task] - scratch[task] - freed, task
+
+    def done(task: int) -> Iterable[int]:
+        for value in problem.tasks[task].reads:
+            remaining[value] -= 1
+            if remaining[value] == 1:
+                yield from problem.readers[value]
+
+    return _listed(problem, added, done)
+
+
+PORTFOLIO: dict[str, Callable[[Problem], Order]] = {
+    "as given": as_given,
+    "updates early": updates_early,
+    "depth first": depth_first,
+    "greedy": greedy,
+}
+
+
+def _listed(
+    problem: Problem,
+    key: Callable[[int], tuple[int, int] | tuple[bool, int]],
+    done: Callable[[int], Iterable[int]] = lambda _: (),
+) -> Order:
+    """List scheduling: the ready task of least `key`; `done` names tasks whose key fell."""
+    waiting = [len(needs) for needs in problem.needs]
+    ready = [key(task) for task, count in enumerate(waiting) if count == 0]
     heapq.heapify(ready)
-    result = []
+    queued = {item[1] for item in ready}
+    found: Order = []
     while ready:
-        _, position = heapq.heappop(ready)
-        result.append(entry.launches[position])
-        for follower in followers[position]:
+        item = heapq.heappop(ready)
+        task = item[1]
+        if task not in queued or item != key(task):
+            continue  # queued again since, with a smaller key
+        queued.discard(task)
+        found.append(task)
+        for other in done(task):
+            if other in queued:
+                heapq.heappush(ready, key(other))
+        for follower in problem.followers[task]:
             waiting[follower] -= 1
             if waiting[follower] == 0:
-                heapq.heappush(ready, (not urgent[follower], follower))
-    assert len(result) == len(entry.launches)
-    return replace(entry, launches=tuple(result))
+                queued.add(follower)
+                heapq.heappush(ready, key(follower))
+    assert len(found) == len(problem.tasks), "tasks that wait for each other"
+    return found
 
 
-def _frees(plan: Plan, launch: Launch) -> bool:
-    """Whether the launch allocates nothing: it writes persistent tensors only."""
-    return all(plan.tensors[launch.args[i]].kind is not Kind.TEMP for i in launch.writes)
+def improve(problem: Problem, order: Order, rounds: int, floor: int = 0) -> Order:
+    """Local search: move tasks across the peak, while that lowers it and it is above `floor`.
+
+    A task before the peak moves to just before its first follower, one after it to just behind the
+    last task that it needs; a move is kept if (peak, bytes near the peak) falls.
+    """
+    simulator = Simulator(problem)
+    best = _measure(simulator, order)
+    for _ in range(rounds):
+        if best[0] <= floor:
+            break
+        for candidate in _moves(problem, simulator, order):
+            found = _measure(simulator, candidate)
+            if found < best:
+                order, best = candidate, found
+                break
+        else:
+            break
+    return order
+
+
+def _measure(simulator: Simulator, order: Order) -> tuple[int, int]:
+    trace = simulator(order)
+    near = trace.load - trace.peak * 9 // 10
+    return trace.peak, int(near[near > 0].sum())
+
+
+def _moves(problem: Problem, simulator: Simulator, order: Order) -> Iterable[Order]:
+    trace = simulator(order)
+    peak = int(np.argmax(trace.load))
+    place = {task: i for i, task in enumerate(order)}
+    for value in sorted(trace.value[trace.alive(peak)], key=lambda v: -problem.values[v].nbytes):
+        writer = problem.values[value].writer
+        if place[writer] <= peak:
+            first = min((place[t] for t in problem.followers[writer]), default=len(order))
+            if first > peak + 1:
+                yield _moved(order, place[writer], first - 1)
+        for reader in problem.readers[value]:
+            last = max(place[t] for t in problem.needs[reader])
+            if place[reader] > peak and last < peak:
+                yield _moved(order, place[reader], last + 1)
+
+
+def _moved(order: Order, source: int, target: int) -> Order:
+    found = order[:source] + order[source + 1 :]
+    return found[:target] + [order[source]] + found[target:]

@@ -5,14 +5,16 @@
 
 Persistent tensors lie one after another. Entries never run at the same time, so each packs its TEMP
 tensors into the same arena. The layout is the best of several first-fit orders (Pisarchyk and Lee,
-"Efficient Memory Management for Deep Neural Net Inference", 2020); the lower bound is `max_load`.
+"Efficient Memory Management for Deep Neural Net Inference", 2020); where that is above `max_load`,
+which no layout undercuts, a search that could be exact follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from aotrain.memory.exact import search
 from aotrain.memory.liveness import Lifetime, lifetimes, max_load
 from aotrain.plan import Kind, Plan, align
 
@@ -23,7 +25,11 @@ ORDERS: dict[str, Order] = {
     "area": lambda life: (-life.nbytes * (life.last - life.first + 1), life.first),
     "duration": lambda life: (life.first - life.last, -life.nbytes),
     "time": lambda life: (life.first, -life.nbytes),
+    "death": lambda life: (-life.last, -life.nbytes),
 }
+
+EFFORT = 2000
+"""Placements tried in one descent of the search: bounded by count, so that it is deterministic."""
 
 
 def pack(plan: Plan) -> Plan:
@@ -45,9 +51,20 @@ def pack(plan: Plan) -> Plan:
     return replace(plan, tensors=tensors, block_bytes=end)
 
 
-def pack_lifetimes(alive: list[Lifetime]) -> tuple[dict[int, int], int]:
-    """Offsets by tensor and the bytes needed in all, from the best order of the portfolio."""
+def pack_lifetimes(alive: Sequence[Lifetime]) -> tuple[dict[int, int], int]:
+    """Offsets by tensor and the bytes needed in all."""
     bound = max_load(alive)
+    best, size = _portfolio(alive, bound)
+    low = bound
+    while low < size:  # the search succeeds at `size` and above: halve what is between
+        found = search(alive, low, nodes=EFFORT, restarts=6)
+        if found is not None:
+            best, size = found, max(found[life.tensor] + life.nbytes for life in alive)
+        low = align(low + max(size - low, 2) // 2) if found is None else size
+    return best, size
+
+
+def _portfolio(alive: Sequence[Lifetime], bound: int) -> tuple[dict[int, int], int]:
     best: tuple[dict[int, int], int] = ({}, 0)
     for order in ORDERS.values():
         placed, size = _first_fit(sorted(alive, key=order))

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 
-from aotrain.memory import order, pack, validate
+from aotrain.memory import pack, validate
 from aotrain.memory.liveness import Lifetime, lifetimes, max_load
 from aotrain.memory.pack import pack_lifetimes
 from aotrain.plan import ALIGNMENT, Entry, Kind, Launch, Plan, Tensor, align
@@ -25,11 +25,6 @@ def test_packed_plans_are_valid_and_within_their_bounds(plan: Plan) -> None:
             or not alive
         )
     assert all(t.offset % ALIGNMENT == 0 for t in packed.tensors)
-
-
-@given(plans())
-def test_order_and_pack_agree(plan: Plan) -> None:
-    validate(pack(order(plan)))
 
 
 def test_tensors_that_never_meet_share_bytes() -> None:
