@@ -28,7 +28,8 @@ def reshape_target(target: list[int], shape: tuple[int, ...], allow_zero: bool) 
     if math.prod(sizes) != total or min(sizes, default=0) < 0:
         raise BadShape(
             f"Reshape of {list(shape)} to {target}: {total} elements do not fit",
-            "A batch size baked into the file? Only a batch of 1 can be generalised.",
+            "A batch that is baked into the file is replaced only where its place is certain;"
+            " export with a dynamic batch.",
         )
     return sizes
 
