@@ -192,15 +192,27 @@ def variables(expr: object) -> set[tirx.Var]:
 
 
 def substitute(node: tirx.Stmt | tirx.Expr, values: Mapping[tirx.Var, tirx.Expr]) -> object:
-    """`node` with variables replaced, each value cast to its variable's type."""
+    """`node` with variables replaced, each value cast to its variable's type.
+
+    What `Let`s in `node` define gets names of its own: the result often stands beside `node` with
+    other values, and TVM's analyzers know one value for a variable.
+    """
     if not values:
         return node
+    own = {let.var: tirx.Var(let.var.name, str(let.var.ty.dtype)) for let in lets(node)}
 
     def value_of(var: tirx.Var) -> tirx.Expr:
-        value = values.get(var)
+        value = own.get(var, values.get(var))
         return var if value is None else value.astype(str(var.ty.dtype))
 
     return tvm_ffi.structural_map(node, (tirx.Var, value_of))
+
+
+def lets(node: tirx.Stmt | tirx.Expr) -> list[tirx.Let]:
+    """The `Let` expressions in `node`."""
+    found: list[tirx.Let] = []
+    tvm_ffi.structural_walk(node, (tirx.Let, found.append))
+    return found
 
 
 def replace_loads(node: tirx.Stmt | tirx.Expr, values: Mapping[tirx.Buffer, tirx.Expr]) -> object:
