@@ -28,6 +28,9 @@ SOURCE = "source.onnx"
 STATE = "state.safetensors"
 """In the artifact: the initial state."""
 
+SLOTS = "optim."
+"""What the names of an optimizer's slots begin with."""
+
 PROTOBUF_LIMIT = (1 << 31) - (1 << 20)
 """Bytes: a protobuf message must stay under 2 GiB; one MiB is left for the graph itself."""
 
@@ -68,7 +71,9 @@ def export(
         raise UsageError(Diagnostic("AOT-A001", message, hint="--force replaces it"))
     model = read_source(folder)
     checkpoint = Path(state) if state is not None else folder / STATE
-    replaced = set_weights(model, statefile.load(checkpoint).tensors, checkpoint)
+    initial = statefile.load(folder / STATE).tensors
+    weights = statefile.load(checkpoint).tensors if state is not None else initial
+    replaced = set_weights(model, weights, checkpoint, initial)
     result = None
     with replacing(target) as temporary:
         data = _save(model, temporary, target)
@@ -145,12 +150,18 @@ def weight_tensors(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorPro
 
 
 def set_weights(
-    model: onnx.ModelProto, weights: Mapping[str, np.ndarray], checkpoint: Path
+    model: onnx.ModelProto,
+    weights: Mapping[str, np.ndarray],
+    checkpoint: Path,
+    initial: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[str, ...]:
     """Replace the tensors of `model` that `weights` names; returns those names.
 
-    A checkpoint has more than weights (slots, counters): those are passed over. But one that names
-    none of the model's tensors, or one in another shape, belongs to another model.
+    A weight that a node computes (a copy by Identity, a ConstantOfShape, a dequantized tensor)
+    becomes an initialiser in that node's place, unless it still has its value of `initial`.
+
+    A checkpoint has more than weights (slots): those are passed over. But one that names none of
+    the model's tensors, or one in another shape, belongs to another model.
     """
     replaced, problems = [], []
     for name, tensor in weight_tensors(model):
@@ -165,12 +176,43 @@ def set_weights(
             continue
         _assign(tensor, value)
         replaced.append(name)
+    stored = {name for name, _ in weight_tensors(model)}
+    rest = {n: v for n, v in weights.items() if n not in stored and not n.startswith(SLOTS)}
+    found, lost = _set_computed(model, rest, initial or {})
+    replaced += found
     if not replaced and not problems:
         message = f"'{checkpoint}' holds no weight of the model"
         hint = "'aotrain inspect' lists what each of them holds"
         problems.append(Diagnostic("AOT-A203", message, hint=hint))
+    elif lost:
+        message = f"the model has no tensor {', '.join(map(repr, lost))} at its top level"
+        hint = "inline the model's functions (onnx.inliner) before you compile it"
+        problems.append(Diagnostic("AOT-A203", message, f"'{checkpoint}'", hint))
     raise_if_any(problems, InputError)
     return tuple(replaced)
+
+
+def _set_computed(
+    model: onnx.ModelProto, weights: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarray]
+) -> tuple[list[str], list[str]]:
+    """Put initialisers in the place of nodes -> (names that were set, names that no node has)."""
+    graph = model.graph
+    nodes = {output: node for node in graph.node for output in node.output}
+    replaced, lost = [], []
+    for name, value in weights.items():
+        same = name in initial and np.array_equal(initial[name], value)
+        if name not in nodes:
+            lost.append(name)
+        elif not same:
+            graph.node.remove(nodes[name])
+            tensor = numpy_helper.from_array(value, name)
+            graph.initializer.append(tensor)
+            if model.ir_version < 4:  # there, every initialiser is an input as well
+                graph.input.append(
+                    onnx.helper.make_tensor_value_info(name, tensor.data_type, value.shape)
+                )
+            replaced.append(name)
+    return replaced, lost
 
 
 def _assign(tensor: onnx.TensorProto, value: np.ndarray) -> None:

@@ -6,6 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
+import aotrain
 from aotrain import exporter
 from aotrain.errors import AotError
 from aotrain.export_check import inference_form, leading_dimension, random_inputs, reference
@@ -178,3 +179,49 @@ def test_random_inputs_are_the_same_each_time_and_valid():
     np.testing.assert_array_equal(first["x"], second["x"])
     assert set(first["ids"].tolist()) <= {0, 1}
     assert first["x"].dtype == np.float32
+
+
+@pytest.mark.parametrize("ir_version", [3, 8])
+def test_a_weight_that_a_node_computes_becomes_an_initialiser(ir_version, tmp_path):
+    """Identity copies and ConstantOfShape, as exporters write equal or constant weights."""
+    helper = onnx.helper
+    shape = numpy_helper.from_array(np.array([4, 3], np.int64), "shape")
+    fill = numpy_helper.from_array(np.array([0.1], np.float32))
+    inputs = [helper.make_tensor_value_info("x", 1, ["N", 4])]
+    if ir_version < 4:
+        inputs += [
+            helper.make_tensor_value_info("shape", 7, [2]),
+            helper.make_tensor_value_info("b", 1, [3]),
+        ]
+    graph = helper.make_graph(
+        [
+            helper.make_node("ConstantOfShape", ["shape"], ["w"], value=fill),
+            helper.make_node("Identity", ["b"], ["b2"]),
+            helper.make_node("MatMul", ["x", "w"], ["h"]),
+            helper.make_node("Add", ["h", "b"], ["h1"]),
+            helper.make_node("Mul", ["h1", "b2"], ["y"]),
+        ],
+        "computed",
+        inputs,
+        [helper.make_tensor_value_info("y", 1, ["N", 3])],
+        [shape, numpy_helper.from_array(np.ones(3, np.float32), "b")],
+    )
+    opset = [helper.make_opsetid("", 9)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=ir_version)
+    folder, out = tmp_path / "m.aot", tmp_path / "out.onnx"
+    aotrain.compile(model, output=folder, loss="mse", batch=2, lr=0.1)
+    with aotrain.Session(folder) as session:
+        names = set(session.state_dict())
+        session.step(x=np.ones((2, 4), np.float32), y=np.zeros((2, 3), np.float32))
+        session.save(tmp_path / "s.safetensors")
+        trained = session.state_dict()
+    assert {"w", "b", "b2"} <= names
+    done = exporter.export(folder, state=tmp_path / "s.safetensors", output=out)
+    assert done.error < 1e-5
+    exported = onnx.load(out)
+    onnx.checker.check_model(exported)
+    found = dict(exporter.weight_tensors(exported))
+    for name in ("w", "b", "b2"):
+        np.testing.assert_array_equal(numpy_helper.to_array(found[name]), trained[name])
+    exporter.export(folder, output=tmp_path / "same.onnx", check=False)
+    assert onnx.load(tmp_path / "same.onnx") == model

@@ -64,7 +64,7 @@ FILES = {
     "inception_v2": _light("inception_v2"),
     "resnet50": _light("resnet50"),
     "shufflenet": _light("shufflenet"),
-    "squeezenet": _light("squeezenet"),
+    "squeezenet": _light("squeezenet", 1e-3),
     "vgg19": _light("vgg19"),
     "zfnet512": _light("zfnet512"),
     # Chinese and Latin text lines, upright or upside down

@@ -109,8 +109,9 @@ def test_an_export_that_computes_something_else_is_not_kept(
 ):
     set_weights = exporter.set_weights
 
-    def forgets_one(model, weights, checkpoint):
-        return set_weights(model, {k: v for k, v in weights.items() if k != "w2"}, checkpoint)
+    def forgets_one(model, weights, checkpoint, initial):
+        kept = {k: v for k, v in weights.items() if k != "w2"}
+        return set_weights(model, kept, checkpoint, initial)
 
     monkeypatch.setattr(exporter, "set_weights", forgets_one)
     argv = ["export", str(work / "m.aot"), "--state", str(trained), "-o", str(tmp_path / "t.onnx")]
