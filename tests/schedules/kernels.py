@@ -98,10 +98,12 @@ def run(
     return [t.numpy() for t in tensors]
 
 
-def check(func: tirx.PrimFunc, target: Any = TARGET) -> str:
+def check(func: tirx.PrimFunc, target: Any = TARGET, positive: bool = False) -> str:
     """Compare the scheduled function with the unscheduled one; returns the rule's name."""
     scheduled, rule = schedule(func, target)
     arrays = arguments(func)
+    if positive:
+        arrays = [np.abs(a) + a.dtype.type(0.5) if a.dtype.kind == "f" else a for a in arrays]
     for before, after in zip(run(func, arrays), run(scheduled, arrays, target), strict=True):
         tolerance = FLOAT_TOLERANCE.get(str(before.dtype))
         if tolerance is None:
