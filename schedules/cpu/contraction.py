@@ -23,7 +23,15 @@ from math import prod
 import tvm_ffi
 from tvm import ir, sym, tirx
 
-from aotrain.schedules.cpu.nest import Axis, Stage, loads, stores, substitute, variables
+from aotrain.schedules.cpu.nest import (
+    Axis,
+    Stage,
+    loads,
+    loads_place,
+    stores,
+    substitute,
+    variables,
+)
 
 
 @dataclass(frozen=True)
@@ -82,9 +90,9 @@ def _product(stage: Stage) -> _Product | None:
     if not _starts_at_zero(stage, store) or not isinstance(store.value, tirx.Add):
         return None
     old, term = store.value.a, store.value.b
-    if not _is_load_of(old, store):
+    if not loads_place(old, store):
         old, term = term, old
-    if not _is_load_of(old, store) or not isinstance(term, tirx.Mul):
+    if not loads_place(old, store) or not isinstance(term, tirx.Mul):
         return None
     factors = (term.a, term.b)
     dtype = str(store.buffer.dtype)
@@ -104,14 +112,6 @@ def _starts_at_zero(stage: Stage, store: tirx.BufferStore) -> bool:
         return False
     value = starts[0].value
     return isinstance(value, tirx.FloatImm) and value.value == 0
-
-
-def _is_load_of(expr: tirx.Expr, store: tirx.BufferStore) -> bool:
-    found = loads(expr)
-    if len(found) != 1 or not found[0].same_as(expr) or not found[0].source.same_as(store.buffer):
-        return False
-    pairs = zip(found[0].indices, store.indices, strict=True)
-    return all(tvm_ffi.structural_equal(a, b) for a, b in pairs)
 
 
 def _with_roles(name: str, part: _Product) -> Contraction | None:

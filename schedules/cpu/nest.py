@@ -184,6 +184,14 @@ def stores(node: object) -> list[tirx.BufferStore]:
     return found
 
 
+def loads_place(expr: tirx.Expr, store: tirx.BufferStore) -> bool:
+    """Whether `expr` is the load of the very element that `store` writes."""
+    if not isinstance(expr, ir.TensorLoad) or not expr.source.same_as(store.buffer):
+        return False
+    pairs = zip(expr.indices, store.indices, strict=True)
+    return all(tvm_ffi.structural_equal(a, b) for a, b in pairs)
+
+
 def variables(expr: object) -> set[tirx.Var]:
     """The variables in `expr`, buffers included."""
     found: set[tirx.Var] = set()

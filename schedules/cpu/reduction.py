@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-import tvm_ffi
 from tvm import tirx
 
 from aotrain.schedules.cpu import affine
@@ -33,7 +32,16 @@ from aotrain.schedules.cpu.loops import (
     unrolled,
     vector,
 )
-from aotrain.schedules.cpu.nest import Axis, Stage, loads, sequence, stores, substitute, variables
+from aotrain.schedules.cpu.nest import (
+    Axis,
+    Stage,
+    loads,
+    loads_place,
+    sequence,
+    stores,
+    substitute,
+    variables,
+)
 from aotrain.schedules.cpu.pointwise import vectorises
 
 #: Independent vector accumulators: they hide the latency of an addition.
@@ -84,9 +92,9 @@ def match(stage: Stage) -> Reduction | None:
     if combine is None or len(starts) != 1 or loads(starts[0].value):
         return None
     old, term = store.value.a, store.value.b
-    if not _loads_place(old, store):
+    if not loads_place(old, store):
         old, term = term, old
-    if not _loads_place(old, store) or _reads(term, store.buffer):
+    if not loads_place(old, store) or _reads(term, store.buffer):
         return None
     identity = starts[0].value
     if variables(identity):
@@ -97,14 +105,6 @@ def match(stage: Stage) -> Reduction | None:
 
 def _reads(expr: tirx.Expr, buffer: tirx.Buffer) -> bool:
     return any(load.source.same_as(buffer) for load in loads(expr))
-
-
-def _loads_place(expr: tirx.Expr, store: tirx.BufferStore) -> bool:
-    found = loads(expr)
-    if len(found) != 1 or not found[0].same_as(expr) or not found[0].source.same_as(store.buffer):
-        return False
-    pairs = zip(found[0].indices, store.indices, strict=True)
-    return all(tvm_ffi.structural_equal(a, b) for a, b in pairs)
 
 
 def emit(r: Reduction, isa: Isa) -> tuple[list[tirx.Stmt], list[tirx.Buffer]] | None:
