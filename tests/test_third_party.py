@@ -53,20 +53,21 @@ class File:
 
 
 def _light(name: str, lr: float = 1e-2) -> File:
+    """Of the onnx wheel; those without normalisation need a smaller step."""
     path = f"backend/test/data/light/light_{name}.onnx"
     return File("onnx", path, lr, options={"batch": 2, "loss": "cross-entropy"}, draw=True)
 
 
 FILES = {
-    "alexnet": _light("bvlc_alexnet"),
+    "alexnet": _light("bvlc_alexnet", 1e-4),
     "densenet121": _light("densenet121"),
     "inception_v1": _light("inception_v1"),
     "inception_v2": _light("inception_v2"),
     "resnet50": _light("resnet50"),
     "shufflenet": _light("shufflenet"),
     "squeezenet": _light("squeezenet", 1e-3),
-    "vgg19": _light("vgg19"),
-    "zfnet512": _light("zfnet512"),
+    "vgg19": _light("vgg19", 1e-4),
+    "zfnet512": _light("zfnet512", 1e-4),
     # Chinese and Latin text lines, upright or upside down
     "text-direction": File(
         "rapidocr_onnxruntime",
@@ -94,7 +95,7 @@ FILES = {
             "dims": {"samples": 4096},
             "loss": LossOptions(kind="mse", output="confidence"),
         },
-        still=frozenset({"v425"}),
+        still=frozenset({"v425"}),  # reaches the confidence through an ArgMax alone
         given={"fmin": 60.0, "fmax": 2000.0},  # Hz
     ),
 }
