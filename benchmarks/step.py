@@ -4,7 +4,7 @@
 
 Everybody trains the same ONNX file on the same batch with AdamW, on the same number of threads,
 each in a process of its own; steps are timed in turn within one run. Contenders that are not
-installed are left out. A contender's first losses must be ours within 1e-3: else it is told.
+installed are left out. A contender's first losses must be ours, else it is told.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from benchmarks._table import OURS, Figures, Result  # noqa: E402
 from benchmarks._worker import Worker, WorkerError  # noqa: E402
 from tests.models import CASES, TINY, Case  # noqa: E402
 
-LOSS_TOLERANCE = 1e-3
+FIRST_LOSS, LATER_LOSSES = 1e-4, 5e-2
+"""Relative. AdamW's first steps are the signs of gradients: where those are near zero, rounding
+decides, and PyTorch's float32 is as far from its float64 (MobileNetV2: 1e-2 at the fourth step).
+The tests compare trajectories at a learning rate where that does not hide an error."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -155,7 +158,8 @@ def _disagreement(workers: dict[str, Worker], name: str) -> str:
     if OURS not in workers or name == OURS:
         return ""
     ours, theirs = workers[OURS].losses, workers[name].losses
-    if np.allclose(ours, theirs, rtol=LOSS_TOLERANCE):
+    same = np.isclose(ours[0], theirs[0], rtol=FIRST_LOSS)
+    if same and np.allclose(ours, theirs, rtol=LATER_LOSSES):
         return ""
     shown = ", ".join(f"{loss:.5f}" for loss in theirs)
     return f"first losses {shown} are not ours, {', '.join(f'{loss:.5f}' for loss in ours)}"
