@@ -85,7 +85,6 @@ def test_profile_times_every_kernel_of_a_step(aotrun: Aotrun) -> None:
     assert "--profile needs --bench" in refused.stderr
 
 
-
 def test_evaluation_agrees_with_numpy(aotrun: Aotrun) -> None:
     """21 rows in batches of 4: the last one is padded, which must not show."""
     aotrun("--data", "train.npz", "--epochs", 3, "--save", "a.safetensors", "-q")
