@@ -1,7 +1,6 @@
 /* embed.c: a compiled model trained from a C program. aotrun.h is the manual.
  *
- *   HEADER=$(python -c "import aotrain.runtime; print(aotrain.runtime.SOURCES)")
- *   cc embed.c -I$HEADER model.aot/libaotrun.so -Wl,-rpath,$PWD/model.aot -o embed
+ *   cc embed.c -Imodel.aot model.aot/libaotrun.so -Wl,-rpath,$PWD/model.aot -o embed
  *   ./embed model.aot trained.safetensors */
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,8 @@
       plan.bin            tensors, launches, constants as tables: what the loader replays
       state.safetensors   initial state, in the form of a checkpoint
       manifest.json       the same for people and tools; the loader does not read it
+      aotrun.h            its manual, for programs that embed it
+      source.onnx         the user's model, weights in state.safetensors: what `export` starts from
       aotrun libaotrun.so the loader: copying the folder to the device is the whole deployment
 
 The same input, options and versions give the same bytes: no time stamps, no paths.

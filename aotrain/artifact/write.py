@@ -60,6 +60,7 @@ def write(
     )
     files["aotrun"] = built.aotrun.read_bytes()
     files["libaotrun.so"] = built.library.read_bytes()
+    files["aotrun.h"] = (runtime.SOURCES / "aotrun.h").read_bytes()
     files.update(extra or {})
     files[manifest.NAME] = manifest.dump(manifest.build(plan, info, labels, files))
     try:

@@ -17,7 +17,8 @@ from aotrain.errors import AotError, InputError, InternalError, UsageError
 from tests.runtime import toy
 
 FILES = {
-    "aotrun", "kernels.so", "libaotrun.so", "manifest.json", "plan.bin", "state.safetensors",
+    "aotrun", "aotrun.h", "kernels.so", "libaotrun.so", "manifest.json", "plan.bin",
+    "state.safetensors",
 }  # fmt: skip
 
 

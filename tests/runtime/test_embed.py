@@ -11,7 +11,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "embed.c"
 
 
 def test_embedding_example(toy_artifact: Path, tmp_path: Path) -> None:
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{runtime.SOURCES}"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{toy_artifact}"]
     library = str(toy_artifact / "libaotrun.so")
     link = [str(EXAMPLE), library, f"-Wl,-rpath,{toy_artifact}"]
     toolchain.build(toolchain.find(), [*flags, *link], tmp_path / "embed")
