@@ -46,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as folder:
             results.append(_measure(cases[name], Path(folder), contenders, options))
+        found = results[-1].contenders.items()
+        medians = [f"{who} {figures.median:.2f} ms" for who, figures in found if figures.ms]
+        print(f"  {', '.join(medians)}", file=sys.stderr, flush=True)
     names = [n for n in contenders if any(r.contenders[n].ms for r in results)]
     tables = [_table.times(results, names), _table.sizes(results, names)]
     remarks = _table.notes(results)
