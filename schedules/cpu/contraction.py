@@ -65,8 +65,8 @@ class Contraction:
 
 
 @dataclass(frozen=True)
-class _Product:
-    """A sum of products before its axes have roles."""
+class Product:
+    """A sum of two factors' products over the reduced ones of `axes`, which have no roles yet."""
 
     target: tirx.Buffer
     place: tuple[tirx.Expr, ...]
@@ -76,14 +76,23 @@ class _Product:
 
 def match(stage: Stage) -> list[Contraction] | None:
     """The contractions that `stage` is, one for each residue of its strides; None: it is none."""
-    found = _product(stage)
+    found = products(stage)
     if found is None:
         return None
-    parts = [_with_roles(stage.name, part) for part in _open(found)]
+    parts = [_with_roles(stage.name, part) for part in found]
     return None if any(p is None for p in parts) else [p for p in parts if p is not None]
 
 
-def _product(stage: Stage) -> _Product | None:
+def products(stage: Stage, groups: bool = True) -> list[Product] | None:
+    """The sums of products that `stage` is, without quotients of axes; None: it is none.
+
+    groups: open a // q as groups where it can be, else as residues.
+    """
+    found = _product(stage)
+    return None if found is None else _open(found, groups)
+
+
+def _product(stage: Stage) -> Product | None:
     store = stage.store
     if store is None or not stage.reduced or str(store.buffer.dtype) not in ("float32", "float64"):
         return None
@@ -98,7 +107,7 @@ def _product(stage: Stage) -> _Product | None:
     dtype = str(store.buffer.dtype)
     plain = all(str(f.ty.dtype) == dtype and _is_simple(f, store.buffer) for f in factors)
     axes = stage.axes or ()
-    return _Product(store.buffer, tuple(store.indices), factors, axes) if plain else None
+    return Product(store.buffer, tuple(store.indices), factors, axes) if plain else None
 
 
 def _is_simple(factor: tirx.Expr, target: tirx.Buffer) -> bool:
@@ -114,7 +123,7 @@ def _starts_at_zero(stage: Stage, store: tirx.BufferStore) -> bool:
     return isinstance(value, tirx.FloatImm) and value.value == 0
 
 
-def _with_roles(name: str, part: _Product) -> Contraction | None:
+def _with_roles(name: str, part: Product) -> Contraction | None:
     first, second = (variables(f) for f in part.factors)
     roles: dict[str, list[Axis]] = {"batch": [], "rows": [], "lanes": [], "depth": []}
     for axis in part.axes:
@@ -133,7 +142,7 @@ def _with_roles(name: str, part: _Product) -> Contraction | None:
     return Contraction(name, part.target, *part.factors, part.place, **groups)
 
 
-def _open(found: _Product) -> list[_Product]:
+def _open(found: Product, groups: bool) -> list[Product]:
     """Split the axes whose quotients and remainders hide a product's structure."""
     for axis in found.axes:
         if axis.reduce:
@@ -143,15 +152,16 @@ def _open(found: _Product) -> list[_Product]:
         if len(moduli) != 1:
             continue
         (q,) = moduli
-        if q > 1 and axis.extent % q == 0 and all(shift == 0 for _, shift in divisions):
+        aligned = axis.extent % q == 0 and all(shift == 0 for _, shift in divisions)
+        if groups and q > 1 and aligned:
             if q < axis.extent:
-                return _open(_split_groups(found, axis, q))
+                return _open(_split_groups(found, axis, q), groups)
         elif 1 < q <= 4:
-            return [p for part in _split_residues(found, axis, q) for p in _open(part)]
+            return [p for part in _split_residues(found, axis, q) for p in _open(part, groups)]
     return [found]
 
 
-def _divisions(found: _Product, axis: Axis) -> set[tuple[int, int]]:
+def _divisions(found: Product, axis: Axis) -> set[tuple[int, int]]:
     """(q, c) for every (axis + c) // q and (axis + c) % q in the factors."""
     result: set[tuple[int, int]] = set()
 
@@ -166,7 +176,7 @@ def _divisions(found: _Product, axis: Axis) -> set[tuple[int, int]]:
     return result
 
 
-def _rewritten(found: _Product, axis: Axis, value: tirx.Expr, new: Sequence[Axis]) -> _Product:
+def _rewritten(found: Product, axis: Axis, value: tirx.Expr, new: Sequence[Axis]) -> Product:
     """`found` with `axis` computed from the axes `new`."""
     analyzer = sym.Analyzer()
     for a in new:
@@ -181,7 +191,7 @@ def _rewritten(found: _Product, axis: Axis, value: tirx.Expr, new: Sequence[Axis
     position = found.axes.index(axis)
     axes = (*found.axes[:position], *new, *found.axes[position + 1 :])
     place = tuple(analyzer.simplify(substitute(i, {axis.var: value})) for i in found.place)
-    return _Product(found.target, place, (at(found.factors[0]), at(found.factors[1])), axes)
+    return Product(found.target, place, (at(found.factors[0]), at(found.factors[1])), axes)
 
 
 def _simplify_indices(expr: tirx.Expr, analyzer: sym.Analyzer) -> tirx.Expr:
@@ -195,13 +205,13 @@ def _range(extent: int) -> ir.Range:
     return ir.Range(tirx.IntImm("int64", 0), tirx.IntImm("int64", extent))
 
 
-def _split_groups(found: _Product, axis: Axis, q: int) -> _Product:
+def _split_groups(found: Product, axis: Axis, q: int) -> Product:
     outer = Axis(tirx.Var("g", "int64"), axis.extent // q)
     inner = Axis(tirx.Var("i", "int64"), q)
     return _rewritten(found, axis, outer.var * q + inner.var, (outer, inner))
 
 
-def _split_residues(found: _Product, axis: Axis, q: int) -> list[_Product]:
+def _split_residues(found: Product, axis: Axis, q: int) -> list[Product]:
     parts = []
     for residue in range(min(q, axis.extent)):
         inner = Axis(tirx.Var("u", "int64"), -(-(axis.extent - residue) // q))

@@ -22,11 +22,13 @@ from aotrain.schedules.cpu import (
     gemm,
     isa,
     nest,
+    planes,
     pointwise,
     reduction,
     tile,
     transposition,
     vector_math,
+    windows,
 )
 from aotrain.schedules.cpu.group import Group, group, inline_copies, is_identity
 
@@ -43,6 +45,8 @@ class Writer:
     isa: isa.Isa
     ahead: list[Part]
     statements: list[tirx.Stmt] = field(default_factory=list)
+    #: The statements of each single pointwise stage written so far, by what it writes.
+    written: dict[tirx.Buffer, tuple[nest.Stage, tirx.Stmt]] = field(default_factory=dict)
     scratch: list[tirx.Buffer] = field(default_factory=list)
 
     def read_later(self, buffer: tirx.Buffer, after: Sequence[Part]) -> bool:
@@ -74,6 +78,31 @@ def _contract(part: Part, writer: Writer) -> bool:
         writer.statements += kernel.emit()
         writer.scratch += kernel.scratch
     return True
+
+
+def _window(part: Part, writer: Writer) -> bool:
+    """Depthwise convolutions and their gradients, planes padded in place of a whole tensor."""
+    found = planes.match(part) if isinstance(part, nest.Stage) and writer.isa.lanes > 1 else None
+    if found is None:
+        return False
+    epilogue = _epilogue(found[0].target, writer) if found[0].slides else None
+    if epilogue is not None:
+        writer.ahead.pop(0)
+    keep = epilogue is None or writer.read_later(found[0].target, writer.ahead)
+    source = _padded(found[0].image.source, writer) or planes.whole(found[0].image.source)
+    writer.statements.append(windows.Windows(found, source, writer.isa, epilogue, keep).emit())
+    return True
+
+
+def _padded(image: tirx.Buffer, writer: Writer) -> planes.Source | None:
+    """Where `image` comes from, if it was padded for the present part alone: no need then."""
+    if image not in writer.written or writer.read_later(image, writer.ahead):
+        return None
+    stage, statement = writer.written[image]
+    source = planes.padded(stage)
+    if source is not None:
+        writer.statements = [s for s in writer.statements if not s.same_as(statement)]
+    return source
 
 
 def _is_thin(c: contraction.Contraction) -> bool:
@@ -126,6 +155,9 @@ def _map(part: Part, writer: Writer) -> bool:
     if not isinstance(part, Group):
         return False
     writer.statements.append(pointwise.emit(part, writer.isa, set(writer.kernel.func.params)))
+    if len(part.stages) == 1 and part.stages[0].store is not None:
+        stage = part.stages[0]
+        writer.written[stage.store.buffer] = stage, writer.statements[-1]
     return True
 
 
@@ -138,6 +170,7 @@ def _scalar(part: Part, writer: Writer) -> bool:
 
 #: In order of trial; the first that returns True has written the part.
 RULES: list[tuple[str, Callable[[Part, Writer], bool]]] = [
+    ("window", _window),
     ("contraction", _contract),
     ("reduction", _reduce),
     ("transposition", _transpose),

@@ -9,7 +9,7 @@ from tvm.relax import op as R  # noqa: N812
 from tests.schedules.kernels import chain, check, lower, op
 
 F32, I64 = "float32", "int64"
-POINTWISE, REDUCTION, CONTRACTION = "pointwise", "reduction", "contraction"
+POINTWISE, REDUCTION, CONTRACTION, WINDOW = "pointwise", "reduction", "contraction", "window"
 FALLBACK = SERIAL_LOOPS = "fallback"
 
 #: name: (builder, shapes, dtypes, the rule of each kernel)
@@ -152,7 +152,7 @@ ZOO = {
         op(lambda x, w: R.nn.conv2d(x, w, padding=1, groups=4)),
         [(2, 4, 9, 9), (4, 1, 3, 3)],
         [F32] * 2,
-        [REDUCTION],
+        [WINDOW],
     ),
 }
 
