@@ -6,7 +6,8 @@ evaluator. The other side is the artifact's own `predict` in the loader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def compare(artifact: Path, checkpoint: Path, model: Path, seed: int = 0) -> Com
 
     Raises `InputError` (AOT-A204) where an output differs by more than `TOLERANCE`.
     """
-    evaluator, evaluate = reference(inference_form(onnx.load(model)), model)
+    with _beside(model, inference_form(onnx.load(model, load_external_data=False))) as form:
+        evaluator, evaluate = reference(form)
     with Session(artifact) as session:
         session.load(checkpoint)
         batch = random_inputs(session.inputs("predict"), seed)
@@ -89,24 +91,34 @@ def inference_form(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def reference(model: onnx.ModelProto, path: Path) -> tuple[str, Callable[[Arrays], Arrays]]:
-    """Name and function of the best evaluator here for `model`, which was read from `path`."""
-    names = [output.name for output in model.graph.output]
+@contextmanager
+def _beside(path: Path, model: onnx.ModelProto) -> Iterator[Path]:
+    """`model` in a file beside `path`, where its external data is found, for a while."""
+    form = path.with_name(f".{path.name}.check")
+    try:
+        form.write_bytes(model.SerializeToString())
+        yield form
+    finally:
+        form.unlink(missing_ok=True)
+
+
+def reference(path: Path) -> tuple[str, Callable[[Arrays], Arrays]]:
+    """Name and function of the best evaluator here for the model at `path`.
+
+    It is read from the file: in one piece, weights included, a model may be too large for protobuf.
+    """
+    graph = onnx.load(path, load_external_data=False).graph
+    names = [output.name for output in graph.output]
     try:
         import onnxruntime
     except ImportError:
         from onnx.reference import ReferenceEvaluator
 
-        slow = ReferenceEvaluator(model)
+        slow = ReferenceEvaluator(onnx.load(path))
         return "onnx.reference", lambda batch: dict(zip(names, slow.run(None, batch), strict=True))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # no warnings about an old IR version on the user's terminal
-    large = model.ByteSize() >= (1 << 31)
-    fast = onnxruntime.InferenceSession(
-        str(path) if large else model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-    )
+    fast = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return "onnxruntime", lambda batch: dict(zip(names, fast.run(names, batch), strict=True))
 
 
