@@ -78,7 +78,9 @@ class _Walk:
         if self.problems:
             return Entry(self.entry.name, (), (), ())
         places = dict(zip(self.entry.results, results, strict=True))
-        launches, outputs = place(self.table, self.calls, places)
+        shapes = _flatten(_shape_like(function.body.body.ty, lambda ty: tuple(map(int, ty.shape))))
+        seen = dict(zip(self.entry.results, shapes, strict=True))
+        launches, outputs = place(self.table, self.calls, places, seen)
         return Entry(self.entry.name, launches, tuple(i for i in inputs if i >= 0), outputs)
 
     def _param(self, name: str, var: relax.Var) -> int:
@@ -142,7 +144,7 @@ def needs_runtime(func: tirx.PrimFunc) -> bool:
     return any(found)
 
 
-def _flatten(value: Any) -> list[int]:
+def _flatten(value: Any) -> list[Any]:
     return [i for item in value for i in _flatten(item)] if isinstance(value, list) else [value]
 
 

@@ -46,14 +46,17 @@ class Call:
 
 
 def place(
-    table: Table, calls: list[Call], results: dict[str, int]
+    table: Table, calls: list[Call], results: dict[str, int], shapes: dict[str, tuple[int, ...]]
 ) -> tuple[tuple[Launch, ...], tuple[int, ...]]:
-    """`results` maps names to values -> (launches, indices of the outputs)."""
+    """`results` maps names to values -> (launches, indices of the outputs).
+
+    `shapes` are those of the results: a value may be a reshaped one by another name.
+    """
     placement = _Placement(table, calls)
     outputs = []
     for name, value in results.items():
         if not placement.is_state(name):
-            outputs.append(placement.output(name, value))
+            outputs.append(placement.output(name, value, shapes[name]))
     for name, value in results.items():
         if placement.is_state(name):
             placement.update(table.named[name], value)
@@ -70,10 +73,10 @@ class _Placement:
         index = self.table.named.get(name)
         return index is not None and self.table.tensors[index].kind is Kind.STATE
 
-    def output(self, name: str, value: int) -> int:
+    def output(self, name: str, value: int, shape: tuple[int, ...]) -> int:
         """Compute `value` where the user reads it; the OUTPUT's index."""
-        tensor = self.table.tensors[value]
-        index = self.table.persistent(name, tensor.shape, tensor.dtype, kind=Kind.OUTPUT)
+        dtype = self.table.tensors[value].dtype
+        index = self.table.persistent(name, shape, dtype, kind=Kind.OUTPUT)
         if value in self.writer and value not in self.home:
             self.home[value] = index
         else:

@@ -119,6 +119,16 @@ def test_a_reshape_is_a_view() -> None:
     assert [call.split("(")[0] for call in found] == ["add", "sum"]
 
 
+def test_a_reshaped_output_has_the_shape_of_the_view() -> None:
+    def body(bb, w, v, x):
+        total = bb.emit(relax.op.add(w, x))
+        return [total, bb.emit(relax.op.reshape(total, (2, 12))), bb.emit(relax.op.flatten(x))]
+
+    graph = lowered(body, ("whole", "halves", "flat"))
+    shapes = [graph.plan.tensors[i].shape for i in graph.plan.entries[0].outputs]
+    assert shapes == [(4, 6), (2, 12), (24,)]
+
+
 def test_equal_kernels_are_one() -> None:
     def body(bb, w, v, x):
         return [
