@@ -82,6 +82,18 @@ def test_batch_norm_in_inference_form_trains() -> None:
     np.testing.assert_allclose(y, scaled * [[1], [2]] + [[0], [1]], rtol=1e-4, atol=1e-5)
 
 
+def test_batch_norm_of_doubles_keeps_them() -> None:
+    values = {"g": [1, 2], "b": [0, 1], "m": [0.5, -1], "v": [2, 3]}
+    constants = {k: np.array(v, np.float64) for k, v in values.items()}
+    node = helper.make_node("BatchNormalization", ["x", *constants], ["y"], momentum=0.8)
+    x = NORMAL(3, 2, (4, 2, 3))
+    made = load(model([node], {"x": x}, ["y"], constants), ImportOptions())
+    _, mean, var = train(made, {"x": x}, (0, 0))
+    kept = float(np.float32(0.8))  # as the file holds an attribute
+    for new, old, batch in ((mean, "m", x.mean((0, 2))), (var, "v", x.var((0, 2)))):
+        np.testing.assert_allclose(new, kept * constants[old] + (1 - kept) * batch, rtol=1e-12)
+
+
 def test_frozen_batch_norm_is_inference() -> None:
     made = load(batch_norm(), ImportOptions(batch=4, batchnorm="frozen"))
     assert not made.buffers

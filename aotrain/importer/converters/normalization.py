@@ -31,13 +31,14 @@ def _batch_norm(n: Node) -> tuple[relax.Expr, ...]:
         n, batch_norm_train(n.x(0), n.x(1), n.x(2), epsilon=_epsilon(n)), 3
     )
     momentum = float(n.attr("momentum", 0.9))
+    dtype = str(mean.ty.dtype)
     running = []
     names = (buffers[0], buffers[1])
     for name, old, new in zip(names, (mean, var), (batch_mean, batch_var), strict=True):
         # A statistic that two nodes share is updated by one after the other.
         old = n.walker.new_buffers.get(name, old)
-        kept = n.emit(R.multiply(old, n.scalar(momentum, "float32")))
-        moved = n.emit(R.multiply(new, n.scalar(1 - momentum, "float32")))
+        kept = n.emit(R.multiply(old, n.scalar(momentum, dtype)))
+        moved = n.emit(R.multiply(new, n.scalar(1 - momentum, dtype)))
         n.walker.new_buffers[name] = n.emit(R.add(kept, moved))
         running.append(n.walker.new_buffers[name])
     return y, running[0], running[1], batch_mean, batch_var
