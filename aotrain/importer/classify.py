@@ -227,11 +227,19 @@ class Flow:
 
 
 def _is_neutral(name: str, stored: dict[str, np.ndarray], flow: Flow) -> bool:
-    """Ones or zeros of a Constant node for an InstanceNormalization: half of a GroupNorm."""
-    if name not in stored or flow.producer.get(name, _NO_NODE).op_type != "Constant":
+    """Ones or zeros for an InstanceNormalization of groups: half of an exported GroupNorm.
+
+    They stand in a Constant node; or, as exporters that lift constants write it, in an initializer,
+    and then the groups show by the Reshape that makes them.
+    """
+    if name not in stored or len(np.unique(stored[name])) != 1:
         return False
-    users = {node.op_type for node, _ in flow.consumers[name]}
-    return users == {"InstanceNormalization"} and len(np.unique(stored[name])) == 1
+    users = [node for node, _ in flow.consumers[name]]
+    if {node.op_type for node in users} != {"InstanceNormalization"}:
+        return False
+    lifted = flow.producer.get(name, _NO_NODE).op_type != "Constant"
+    makers = {flow.producer.get(node.input[0], _NO_NODE).op_type for node in users}
+    return not lifted or (makers == {"Reshape"} and stored[name].flat[0] in (0, 1))
 
 
 def _weak_weight(

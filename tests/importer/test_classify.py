@@ -113,6 +113,17 @@ def test_half_of_a_group_norm_is_constant() -> None:
     assert names(imported(nodes, constants)) == ["weight"]
 
 
+def test_half_of_a_group_norm_lifted_to_initializers_is_constant() -> None:
+    norm = node("InstanceNormalization", "g", "s", "b", "n")
+    constants = {"split": np.array([1, 2, 3]), "s": f32(1, 1), "b": f32(0, 0)}
+    grouped = [node("Reshape", "x", "split", "g"), norm, node("Mul", "n", "weight", "y")]
+    weight = {"weight": f32(1, 2, 3)}
+    assert names(imported(grouped, constants | weight)) == ["weight"]
+    alone = [node("Unsqueeze", "x", "first", "g"), norm, node("Relu", "n", "y")]
+    constants |= {"first": np.array([0])}
+    assert names(imported(alone, constants)) == ["s", "b"]
+
+
 def test_arithmetic_takes_vectors_not_scalars_or_masks() -> None:
     mask = np.array([[0, -np.inf, 0]], np.float32)
     constants = {
