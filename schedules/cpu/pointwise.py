@@ -97,7 +97,8 @@ def emit(group: Group, isa: Isa, parameters: Set[tirx.Buffer] = frozenset()) -> 
 
     if len(segments or ()) == 1 and prod(extents[:-1]) < TASKS and work >= PARALLEL_WORK:
         lanes = isa.lanes if _vectorises(group, lane) else 1
-        return _chunked(extents, lanes, lambda index: point(index, group))
+        if extents[-1] >= lanes:
+            return _chunked(extents, lanes, lambda index: point(index, group))
     return parallel_nest(extents[:-1], work, row)
 
 

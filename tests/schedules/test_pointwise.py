@@ -115,3 +115,16 @@ def test_shared_values_do_not_double_the_code() -> None:
         value = squared_plus_one(value, f"v{step}")
     scheduled, _ = schedule(te.create_prim_func([x, value]), TARGET)
     assert len(scheduled.script()) < 6000
+
+
+def test_rows_shorter_than_a_vector_with_much_work() -> None:
+    """[8, 5] whose elements cost hundreds of operations: work for threads, but no whole vector."""
+    x, y = te.placeholder((8, 5), name="x"), te.placeholder((8,), name="y")
+
+    def element(i: tirx.Var, j: tirx.Var) -> tirx.Expr:
+        value = y[i]
+        for _ in range(60):
+            value = value * te.sqrt(te.abs(x[i, j]))
+        return value
+
+    check(te.create_prim_func([x, y, te.compute((8, 5), element, name="z")]))
