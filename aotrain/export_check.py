@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -109,17 +110,28 @@ def reference(path: Path) -> tuple[str, Callable[[Arrays], Arrays]]:
     """
     graph = onnx.load(path, load_external_data=False).graph
     names = [output.name for output in graph.output]
-    try:
-        import onnxruntime
-    except ImportError:
+    fast = _onnxruntime(path)
+    if fast is None:
         from onnx.reference import ReferenceEvaluator
 
         slow = ReferenceEvaluator(onnx.load(path))
         return "onnx.reference", lambda batch: dict(zip(names, slow.run(None, batch), strict=True))
+    return "onnxruntime", lambda batch: dict(zip(names, fast.run(names, batch), strict=True))
+
+
+def _onnxruntime(path: Path) -> Any:
+    """A session; None where it is not installed, or has no kernel for a type (float64 Conv)."""
+    try:
+        import onnxruntime
+        from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+    except ImportError:
+        return None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # no warnings about an old IR version on the user's terminal
-    fast = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return "onnxruntime", lambda batch: dict(zip(names, fast.run(names, batch), strict=True))
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except NoKernel:
+        return None
 
 
 def in_its_own_batch(

@@ -170,6 +170,23 @@ def test_inference_form_uses_the_running_statistics(tmp_path):
     np.testing.assert_array_equal(evaluate({"x": x})["y"], expected({"x": x})["y"])
 
 
+def test_a_type_that_onnxruntime_lacks_is_left_to_the_reference(tmp_path):
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.DOUBLE, [1, 1, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, [1, 1, 2])
+    weight = numpy_helper.from_array(np.ones((1, 1, 2)), "w")
+    made = helper.make_model(
+        helper.make_graph([node], "g", [x], [y], [weight]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    onnx.save(made, tmp_path / "m.onnx")
+    name, evaluate = reference(tmp_path / "m.onnx")
+    assert name == "onnx.reference"
+    found = evaluate({"x": np.array([[[1.0, 2.0, 4.0]]])})["y"]
+    np.testing.assert_array_equal(found, [[[3, 6]]])
+
+
 def test_leading_dimension():
     assert leading_dimension(linear_with_batchnorm(batch=1), "x") == 1
     assert leading_dimension(linear_with_batchnorm(batch="n"), "x") is None
