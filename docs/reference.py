@@ -21,7 +21,8 @@ This page is made from them (`make docs`).
   object, `{"schema": "aotrain/<command>/1", "ok": true, ...}`; after an error `"ok": false`,
   `exit_code` and `errors`. Fields may be added to a schema, none is removed or changes its meaning.
 - Exit codes and the form of errors: [errors.md](errors.md).
-- Nothing is ever overwritten without `--force`; files appear whole or not at all.
+- Nothing is ever overwritten without `--force`, but a checkpoint by `--save` and predictions by
+  `run -o`; files appear whole or not at all.
 - No command uses the network.
 """
 

@@ -53,7 +53,8 @@ typedef enum aot_status {
   AOT_BAD_ARGUMENT,   /* no such tensor or entry point, a wrong size, a null pointer */
   AOT_IO,             /* the system refused to read, write or start a thread */
   AOT_MEMORY,         /* the block could not be allocated */
-  AOT_KERNEL          /* a kernel reported failure */
+  AOT_KERNEL,         /* a kernel reported failure */
+  AOT_BAD_LABEL       /* a class index that the model does not have; nothing ran */
 } aot_status;
 
 /* Order and values are part of the file format. */

@@ -1,6 +1,7 @@
 /* api.c: aot_open and aot_close, and access to tensors. */
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -113,12 +114,21 @@ static aot_status open_files(aot *model, const char *folder) {
   return status ? status : aot_load(model, path, NULL, 0);
 }
 
-static uint32_t thread_count(const aot_options *options) {
+/* Of the options, else of the environment (an empty variable counts as none), else all cores. */
+static aot_status thread_count(aot *model, const aot_options *options, uint32_t *count) {
   long threads = options ? options->threads : 0;
   const char *variable = getenv("AOTRUN_NUM_THREADS");
-  if (threads <= 0 && variable) threads = strtol(variable, NULL, 10);
-  if (threads <= 0) threads = (long)aot_online_cores();
-  return threads > 1024 ? 1024u : (uint32_t)threads;
+  if (threads < 0) return aot_fail(model, AOT_BAD_ARGUMENT, "%ld threads", threads);
+  if (!threads && variable && *variable) {
+    char *end;
+    threads = strtol(variable, &end, 10);
+    if (*end || threads <= 0)
+      return aot_fail(model, AOT_BAD_ARGUMENT,
+                      "AOTRUN_NUM_THREADS is '%s', not a whole number above 0", variable);
+  }
+  if (!threads) threads = (long)aot_online_cores();
+  *count = threads > 1024 ? 1024u : (uint32_t)threads;
+  return AOT_OK;
 }
 
 aot_status aot_open(const char *folder, const aot_options *options, aot **out) {
@@ -127,10 +137,12 @@ aot_status aot_open(const char *folder, const aot_options *options, aot **out) {
   if (!model) return AOT_MEMORY;
   if (!folder) return aot_fail(model, AOT_BAD_ARGUMENT, "no folder given");
   if (options) model->trace = options->trace, model->trace_user = options->user;
-  aot_status status = open_plan(model, folder);
+  uint32_t threads = 1;
+  aot_status status = thread_count(model, options, &threads);
+  if (!status) status = open_plan(model, folder);
   if (!status) status = open_files(model, folder);
   if (!status) {
-    model->pool = aot_pool_new(thread_count(options), model->thread_scratch);
+    model->pool = aot_pool_new(threads, model->thread_scratch);
     if (!model->pool) status = aot_fail(model, AOT_MEMORY, "cannot allocate the threads' scratch");
   }
   if (status) { /* keep the message only: nothing else works on this handle */
@@ -249,12 +261,29 @@ aot_status aot_get(aot *model, const char *name, void *data, uint64_t bytes) {
   return status;
 }
 
+/* As aotrain/step/options.py HYPER_RANGE has it; a name that is not listed takes any number. */
+static aot_status check_hyper(aot *model, const char *name, double value) {
+  static const char *const positive[] = {"lr", "momentum", "weight_decay", "eps", "beta1", "beta2"};
+  for (size_t i = 0; i < sizeof positive / sizeof *positive; i++) {
+    if (strcmp(name, positive[i]) != 0) continue;
+    bool below_one = strncmp(name, "beta", 4) == 0;
+    if (value < 0 || (below_one && value >= 1))
+      return aot_fail(model, AOT_BAD_ARGUMENT, "%s = %g is not in [0, %s)", name, value,
+                      below_one ? "1" : "inf");
+  }
+  return isfinite((float)value)
+             ? AOT_OK
+             : aot_fail(model, AOT_BAD_ARGUMENT, "%s = %g is no finite float32", name, value);
+}
+
 aot_status aot_set_hyper(aot *model, const char *name, double value) {
   aot_status status = check_open(model);
   if (status) return status;
   aot_tensor *tensor = named(model, name);
   if (!tensor || tensor->kind != AOT_HYPER)
     return aot_fail(model, AOT_BAD_ARGUMENT, "no hyperparameter '%s'", name ? name : "(null)");
+  status = check_hyper(model, name, value);
+  if (status) return status;
   float narrow = (float)value;
   memcpy(tensor->data, &narrow, sizeof narrow);
   return AOT_OK;

@@ -20,7 +20,7 @@ LIBRARY = (
 )  # fmt: skip
 PROGRAM = (
     "bench", "convert", "data", "describe", "idx", "main", "npy", "npz", "npz_write", "options",
-    "predict", "profile", "progress", "report", "shuffle", "train",
+    "outputs", "predict", "profile", "progress", "report", "shuffle", "train",
 )  # fmt: skip
 """C files, without `.c`: the library's, and what `aotrun` adds to them."""
 
@@ -29,7 +29,7 @@ FLAGS = (
     "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
     "-ffunction-sections", "-fdata-sections", "-pthread",
 )  # fmt: skip
-SMALL = ("-s", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,--hash-style=gnu")
+SMALL = ("-s", "-Wl,-z,now", "-Wl,--gc-sections", "-Wl,--build-id=none", "-Wl,--hash-style=gnu")
 LIBRARIES = ("-lm", "-ldl")
 
 

@@ -52,7 +52,7 @@ static bool read_any(const uint8_t *bytes, uint64_t size, struct files *files,
   bool numpy = size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0,
        idx = size >= 4 && !bytes[0] && !bytes[1];
   if (!numpy && !idx)
-    return fault_set(fault, "AOT-D011", "it must be .npz, .npy or IDX",
+    return fault_set(fault, "AOT-D011", "it must be .npz, .npy or IDX; aotrain run reads .csv as well",
                      "unknown format, or truncated");
   if (files->count == ARRAYS_MAX) return fault_set(fault, "AOT-D011", NULL, "too many arrays");
   if (!(numpy ? npy_read : idx_read)(bytes, size, next, fault)) return false;
@@ -113,12 +113,23 @@ static int no_array(const struct dataset *data, const struct files *files, const
              *files->arrays[i].name ? files->arrays[i].name : "(unnamed)");
   return refuse(EXIT_INPUT, "AOT-D013", "name the array with --map input=array",
                 "%s: no array for input '%s': the model takes %s, the file has %s", files->spec,
-                missing, inputs, arrays);
+                missing, inputs, *arrays ? arrays : "none");
 }
 
 static void take(struct dataset *data, struct files *files, uint32_t column, int array) {
   data->columns[column].array = files->arrays[array];
   files->used[array] = true;
+}
+
+/* A --map of an input that no entry point has is a slip of the pen. */
+static int check_maps(aot *model, const struct options *options) {
+  for (uint32_t i = 0; i < options->maps; i++) {
+    aot_tensor input;
+    if (aot_find(model, options->map[i].name, &input) || input.kind != AOT_INPUT)
+      return refuse(EXIT_INPUT, "AOT-D013", "aotrun MODEL.aot lists the inputs",
+                    "--map: the model has no input '%s'", options->map[i].name);
+  }
+  return EXIT_DONE;
 }
 
 /* By --map, then by name; what is left in order, if as many arrays as inputs are left. */
@@ -196,7 +207,8 @@ int dataset_open(struct dataset *data, aot *model, const char *entry, const char
   memset(data, 0, sizeof *data);
   aot_status status = aot_describe(model, &info);
   if (status) return refuse_model(model, status);
-  int failed = list_inputs(data, model, entry);
+  int failed = check_maps(model, options);
+  if (!failed) failed = list_inputs(data, model, entry);
   if (!failed) failed = read_spec(&files, spec);
   if (!failed) failed = match(data, &files, options);
   return failed ? failed : check(data, &info, spec);

@@ -81,6 +81,8 @@ int main(int argc, char **argv) {
   int failed = options_parse(&options, argc, argv);
   if (failed) return failed;
   if (options.help) return fputs(HELP, stdout) < 0;
+  failed = outputs_check(&options);
+  if (failed) return failed;
   catch_signals();
   aot *model;
   aot_options with = {.threads = options.threads,

@@ -35,7 +35,7 @@ static int distance(const char *a, const char *b) { /* Levenshtein's, of words b
 
 static int unknown(const struct option *known, const char *given) {
   const char *closest = NULL;
-  int best = 4;
+  int best = strlen(given) < 6 ? (int)(strlen(given) / 2) + 1 : 4; /* a short word is near all */
   for (; known->name; known++) {
     int edits = distance(given, known->name);
     if (edits < best) best = edits, closest = known->name;

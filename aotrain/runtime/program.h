@@ -28,6 +28,9 @@ struct options {
 
 int options_parse(struct options *options, int argc, char **argv);
 
+/* outputs.c: whether --save and --output may be written, before the work rather than after it. */
+int outputs_check(const struct options *options);
+
 /* report.c: the only file that prints. `refuse` returns `exit_code`; `hint` may be null. */
 int refuse(int exit_code, const char *code, const char *hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -52,8 +52,30 @@ static aot_status run(aot *model, const struct entry *entry, const char *name) {
   return AOT_OK;
 }
 
+/* Class indices of the first `rows` rows of the target, the last input of train: one that is out of
+ * range would make the loss NaN, and with it all of the state. */
+static aot_status check_labels(aot *model, int64_t rows) {
+  if (!model->block || model->classes <= 0 || !model->train || !model->train->signature.input_count)
+    return AOT_OK;
+  const aot_signature *signature = &model->train->signature;
+  const aot_tensor *target = &model->tensors[signature->inputs[signature->input_count - 1]];
+  if (target->dtype != AOT_INT64 || !target->rank || target->shape[0] <= 0) return AOT_OK;
+  int64_t width = (int64_t)(target->bytes / sizeof(int64_t)) / target->shape[0];
+  const int64_t *labels = target->data;
+  if (rows > target->shape[0]) rows = target->shape[0];
+  for (int64_t i = 0; i < rows * width; i++)
+    if ((labels[i] < 0 || labels[i] >= model->classes) && labels[i] != model->ignored_label)
+      return aot_fail(model, AOT_BAD_LABEL,
+                      "label %lld in row %lld of '%s' is outside 0 .. %lld\nhint: labels are class "
+                      "indices that start at 0",
+                      (long long)labels[i], (long long)(i / width), target->name,
+                      (long long)model->classes - 1);
+  return AOT_OK;
+}
+
 aot_status aot_step(aot *model, float *loss) {
-  aot_status status = run(model, model->train, "train");
+  aot_status status = check_labels(model, INT64_MAX);
+  if (!status) status = run(model, model->train, "train");
   if (status) return status;
   model->steps++;
   float value = 0;
@@ -95,7 +117,8 @@ aot_status aot_eval(aot *model, int32_t rows, aot_result *result) {
   if (limit && limit->bytes == sizeof rows) memcpy(limit->data, &rows, sizeof rows);
   else if (rows != all)
     return aot_fail(model, AOT_BAD_ARGUMENT, "this artifact evaluates whole batches only");
-  aot_status status = run(model, model->eval, "eval");
+  aot_status status = check_labels(model, rows);
+  if (!status) status = run(model, model->eval, "eval");
   if (status || !result) return status;
   const aot_tensor *loss = among(model, signature->outputs, signature->output_count, "loss");
   result->loss = 0;

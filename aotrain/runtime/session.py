@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
+import operator
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -79,23 +82,46 @@ class _Note(ctypes.Structure):
     _fields_ = (("key", ctypes.c_char * 32), ("value", ctypes.c_char * 96))
 
 
+_Views = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+"""Of an entry point: inputs and outputs by name."""
+
+
 class NotFiniteError(InputError):
     """The step ran, but its loss is NaN or infinite."""
 
+
+_COPY = "copy the whole folder again, or compile the model again"
 
 _loaded: dict[bytes, ctypes.CDLL] = {}
 """Libraries by the SHA-256 of their files. A process can load only so many that have thread-locals
 (glibc's static TLS), and those of artifacts from one compiler are the same."""
 
 
-def _library(path: Path) -> ctypes.CDLL:
+def _library(folder: Path) -> ctypes.CDLL:
+    path = (folder / "libaotrun.so").resolve()
     try:
-        digest = hashlib.sha256(path.read_bytes()).digest()
-        if digest not in _loaded:
-            _loaded[digest] = _declare(ctypes.CDLL(str(path)))
-    except OSError as error:
+        digest = hashlib.sha256(path.read_bytes())
+        if digest.digest() not in _loaded:
+            _check_digest(folder, digest.hexdigest())
+            _loaded[digest.digest()] = _declare(ctypes.CDLL(str(path)))
+    except (OSError, AttributeError) as error:
         raise InputError(Diagnostic("AOT-A010", f"cannot load {path}: {error}")) from error
-    return _loaded[digest]
+    return _loaded[digest.digest()]
+
+
+def _check_digest(folder: Path, found: str) -> None:
+    """Refuse a library that is not the manifest's: to load a truncated one ends the process."""
+    try:
+        files = json.loads((folder / "manifest.json").read_bytes())["files"]
+        expected = files["libaotrun.so"]["sha256"]
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{folder / 'manifest.json'} is truncated or corrupted"
+        raise InputError(Diagnostic("AOT-A010", message, hint=_COPY)) from error
+    if found != expected:
+        message = f"{folder / 'libaotrun.so'} is truncated, corrupted or from another artifact"
+        raise InputError(Diagnostic("AOT-A010", message, hint=_COPY))
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
@@ -140,8 +166,9 @@ class _Handle:
 class Session:
     """An open artifact. Use it as a context manager, or call `close`.
 
-    Every method raises an `aotrain.errors.AotError` with the loader's message. It belongs to one
-    thread at a time. Views keep the memory alive, but not after `close`.
+    Every method raises an `aotrain.errors.AotError` with the loader's message. One call runs at a
+    time: calls from several threads wait for each other. Views stay valid after `close`, for the
+    memory goes with the last of them.
     """
 
     def __init__(self, path: str | Path, threads: int | None = None) -> None:
@@ -155,15 +182,16 @@ class Session:
                     hint="name a folder that aotrain compile wrote",
                 )
             )
-        self._c = _library((folder / "libaotrun.so").resolve())
+        self._c = _library(folder)
+        self._lock = threading.RLock()
         self._handle = _Handle(self._c)
-        options = _Options(threads or 0)
+        options = _Options(0 if threads is None else _whole("threads", threads, 1))
         self._check(
             self._c.aot_open(
-                os.fsencode(folder), ctypes.byref(options), ctypes.byref(self._handle.pointer)
+                _path(folder), ctypes.byref(options), ctypes.byref(self._handle.pointer)
             )
         )
-        self._tensors: dict[str, np.ndarray] = {}
+        self._tensors: dict[str, np.ndarray] = {}  # by name, the first of each, as aot_find has it
         self._kinds: dict[str, tuple[Kind, Role | None]] = {}
         by_index = [self._describe(index) for index in range(self.info["tensors"])]
         self._entries = {
@@ -184,8 +212,11 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Free everything, views included; a second call does nothing."""
-        self._handle.close()
+        """End the session; its memory goes with the last view. A second call does nothing."""
+        with self._lock:
+            self._tensors.clear()
+            self._entries.clear()
+            self._handle = _Handle(self._c)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -203,18 +234,22 @@ class Session:
     def step(self, **inputs: Any) -> float:
         """One training step; the loss. Inputs not given keep what they hold.
 
-        NotFiniteError, with the step number, when the loss is NaN or infinite.
+        NotFiniteError, with the step number, when the loss is NaN or infinite; InputError for a
+        label that is no class, and nothing has run then.
         """
-        self._feed("train", inputs)
         loss = ctypes.c_float()
-        self._check(self._c.aot_step(self._open, ctypes.byref(loss)))
+        with self._lock:
+            self._feed("train", inputs)
+            self._check(self._c.aot_step(self._open, ctypes.byref(loss)))
         return loss.value
 
     def eval(self, rows: int | None = None, **inputs: Any) -> dict[str, float | int]:
         """{"loss"} over the first `rows` rows (None: all); of a classifier "correct", "count"."""
-        self._feed("eval", inputs)
         result = _Result()
-        self._check(self._c.aot_eval(self._open, rows or 0, ctypes.byref(result)))
+        count = 0 if rows is None else _whole("rows", rows, 0)
+        with self._lock:
+            self._feed("eval", inputs)
+            self._check(self._c.aot_eval(self._open, count, ctypes.byref(result)))
         found: dict[str, float | int] = {"loss": result.loss}
         if result.count >= 0:
             found |= {"correct": result.correct, "count": result.count}
@@ -222,9 +257,10 @@ class Session:
 
     def predict(self, **inputs: Any) -> dict[str, np.ndarray]:
         """The model's outputs under their ONNX names, as copies."""
-        self._feed("predict", inputs)
-        self._check(self._c.aot_predict(self._open))
-        return {name: self._tensors[name].copy() for name in self._entries["predict"][1]}
+        with self._lock:
+            self._feed("predict", inputs)
+            self._check(self._c.aot_predict(self._open))
+            return {name: view.copy() for name, view in self.outputs("predict").items()}
 
     def view(self, name: str) -> np.ndarray:
         """The tensor's own bytes as a writable array (bfloat16 as uint16)."""
@@ -232,15 +268,16 @@ class Session:
 
     def inputs(self, entry: str = "train") -> dict[str, np.ndarray]:
         """Views of an entry point's inputs, in the model's order. UsageError for an unknown one."""
-        return {name: self._tensors[name] for name in self._signature(entry)[0]}
+        return dict(self._signature(entry)[0])
 
     def outputs(self, entry: str = "train") -> dict[str, np.ndarray]:
         """Views of an entry point's outputs."""
-        return {name: self._tensors[name] for name in self._signature(entry)[1]}
+        return dict(self._signature(entry)[1])
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Copies of all state tensors: parameters, buffers, slots (`optim.*`), counters."""
-        return {name: self._tensors[name].copy() for name in self._state_names()}
+        with self._lock:
+            return {name: self._named(name).copy() for name in self._state_names()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set all state tensors; nothing is changed unless every one is there and fits."""
@@ -256,32 +293,43 @@ class Session:
                     for n in unknown
                 )
             )
-        arrays = {name: self._fitting(name, value) for name, value in state.items()}
-        for name, array in arrays.items():
-            self._tensors[name][...] = array
+        arrays = [(t := self._named(n), _fitting(n, v, t)) for n, v in state.items()]
+        with self._lock:
+            for target, array in arrays:
+                target[...] = array
 
     def set(self, **hyper: float) -> None:
         """Set hyperparameters, as in `set(lr=1e-3)`; they stay until they are set again."""
         for name, value in hyper.items():
-            self._check(self._c.aot_set_hyper(self._open, name.encode(), value))
+            try:
+                number = float(value)
+            except (TypeError, ValueError) as error:
+                message = f"{name} = {value!r} is no number"
+                raise UsageError(Diagnostic("AOT-D001", message)) from error
+            self._check(self._c.aot_set_hyper(self._open, _text("name", name), number))
 
     def save(self, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
         """Write a checkpoint atomically. `notes` (key < 32, value < 96 bytes) are its metadata."""
         try:
-            pairs = [_Note(k.encode(), v.encode()) for k, v in (notes or {}).items()]
+            pairs = [_Note(_text("note", k), _text("note", v)) for k, v in (notes or {}).items()]
         except ValueError as error:
             raise UsageError(Diagnostic("AOT-D001", f"a note is too long: {error}")) from error
         array = (_Note * len(pairs))(*pairs)
-        self._check(self._c.aot_save(self._open, os.fsencode(path), array, len(pairs)))
+        with self._lock:
+            self._check(self._c.aot_save(self._open, _path(path), array, len(pairs)))
 
     def load(self, path: str | Path) -> None:
         """Read a checkpoint; after an error the state is as it was."""
-        self._check(self._c.aot_load(self._open, os.fsencode(path), None, 0))
+        with self._lock:
+            self._check(self._c.aot_load(self._open, _path(path), None, 0))
+
+    def _require_open(self) -> None:
+        if not self._handle.pointer:
+            raise UsageError(Diagnostic("AOT-D001", "the session is closed"))
 
     @property
     def _open(self) -> ctypes.c_void_p:
-        if not self._handle.pointer:
-            raise UsageError(Diagnostic("AOT-D001", "the session is closed"))
+        self._require_open()
         return self._handle.pointer
 
     def _check(self, status: int) -> None:
@@ -297,42 +345,48 @@ class Session:
         }
         raise kinds.get(status, InputError)(Diagnostic(code, message, hint=hint))
 
-    def _describe(self, index: int) -> str:
+    def _describe(self, index: int) -> tuple[str, np.ndarray | None]:
         tensor = _Tensor()
         self._check(self._c.aot_get_tensor(self._open, index, ctypes.byref(tensor)))
         name, kind = tensor.name.decode(), KINDS[tensor.kind]
         if kind is Kind.TEMP:
-            return name
+            return name, None
         dtype = DTYPES[tensor.dtype]
         buffer = (ctypes.c_uint8 * tensor.bytes).from_address(tensor.data)
         buffer.owner = self._handle  # the view keeps the bytes alive
-        self._tensors[name] = np.ndarray(
+        array = np.ndarray(
             tuple(tensor.shape[: tensor.rank]),
             "uint16" if dtype == "bfloat16" else dtype,
             buffer=buffer,
         )
-        self._kinds[name] = (kind, ROLES[tensor.role])
-        return name
+        if name not in self._tensors:
+            self._tensors[name] = array
+            self._kinds[name] = (kind, ROLES[tensor.role])
+        return name, array
 
-    def _entry(self, name: str, by_index: list[str]) -> tuple[list[str], list[str]] | None:
+    def _entry(self, name: str, by_index: Sequence[tuple[str, np.ndarray | None]]) -> _Views | None:
         found = _Signature()
         if self._c.aot_entry(self._open, name.encode(), ctypes.byref(found)):
             return None
-        return (
-            [by_index[i] for i in found.inputs[: found.input_count]],
-            [by_index[i] for i in found.outputs[: found.output_count]],
-        )
 
-    def _signature(self, entry: str) -> tuple[list[str], list[str]]:
+        def views(indices: Sequence[int]) -> dict[str, np.ndarray]:
+            return {by_index[i][0]: a for i in indices if (a := by_index[i][1]) is not None}
+
+        return views(found.inputs[: found.input_count]), views(found.outputs[: found.output_count])
+
+    def _signature(self, entry: str) -> _Views:
+        self._require_open()
         try:
             return self._entries[entry]
         except KeyError:
             raise UsageError(Diagnostic("AOT-D001", f"no entry point '{entry}'")) from None
 
     def _state_names(self) -> list[str]:
+        self._require_open()
         return [name for name, (kind, _) in self._kinds.items() if kind is Kind.STATE]
 
     def _named(self, name: str) -> np.ndarray:
+        self._require_open()
         try:
             return self._tensors[name]
         except KeyError:
@@ -352,24 +406,55 @@ class Session:
                         hint=f"it takes: {', '.join(allowed)}",
                     )
                 )
-        arrays = {name: self._fitting(name, value) for name, value in inputs.items()}
-        for name, array in arrays.items():
-            self._tensors[name][...] = array
+        arrays = [(allowed[n], _fitting(n, value, allowed[n])) for n, value in inputs.items()]
+        for target, array in arrays:
+            target[...] = array
 
-    def _fitting(self, name: str, value: Any) -> np.ndarray:
-        """`value` as an array of exactly the tensor's shape and dtype; integers may widen."""
-        target = self._named(name)
+
+def _fitting(name: str, value: Any, target: np.ndarray) -> np.ndarray:
+    """`value` as an array of exactly the target's shape and dtype; integers may widen."""
+    try:
         array = np.from_dlpack(value) if _only_dlpack(value) else np.asarray(value)
-        exact = array.dtype == target.dtype or _lossless(array, target.dtype)
-        if array.shape != target.shape or not exact:
-            raise InputError(
-                Diagnostic(
-                    "AOT-D002",
-                    f"'{name}' is {array.dtype}{list(array.shape)}, "
-                    f"expected {target.dtype}{list(target.shape)}",
-                )
-            )
+    except Exception as error:  # whatever a foreign __dlpack__ or __array__ raises
+        hint = "give it as a numpy array, or as a tensor in the CPU's memory"
+        message = f"'{name}' is a {type(value).__name__} that makes no array: {error}"
+        raise InputError(Diagnostic("AOT-D002", message, hint=hint)) from error
+    exact = array.dtype == target.dtype or _lossless(array, target.dtype)
+    if array.shape == target.shape and exact:
         return array
+    message = f"'{name}' is {array.dtype}{list(array.shape)}, "
+    message += f"expected {target.dtype}{list(target.shape)}"
+    hint = ""
+    if array.shape == target.shape and array.dtype.kind in "biuf":
+        hint = f"convert it with np.asarray(value, np.{target.dtype})"
+    raise InputError(Diagnostic("AOT-D002", message, hint=hint))
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """`value` as a C int; UsageError for anything else."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not least <= number < 2**31:
+        message = f"{name} = {value!r} is no whole number from {least} on"
+        raise UsageError(Diagnostic("AOT-D001", message))
+    return number
+
+
+def _path(path: str | Path) -> bytes:
+    try:
+        return _text("path", os.fspath(path))
+    except TypeError as error:
+        raise UsageError(Diagnostic("AOT-D001", f"{path!r} is no path")) from error
+
+
+def _text(what: str, text: Any) -> bytes:
+    """For C: without a NUL, which would end it early."""
+    encoded = os.fsencode(text) if isinstance(text, str | bytes) else b"\0"
+    if b"\0" in encoded:
+        raise UsageError(Diagnostic("AOT-D001", f"{what} {text!r} is no text without NUL"))
+    return encoded
 
 
 def _only_dlpack(value: Any) -> bool:

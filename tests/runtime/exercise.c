@@ -89,7 +89,16 @@ static void wrong_uses(aot *model, const char *path) {
   for (int i = 0; i < 4096; i++) memset(many[i].value, 1, sizeof many[i].value - 1);
   MUST(aot_save(model, path, many, 4096) == AOT_BAD_ARGUMENT);
   MUST(!aot_load(model, path, NULL, 0));
-  MUST(aot_set_hyper(model, "lr", NAN) == AOT_OK && aot_step(model, &value) == AOT_OK);
+  MUST(aot_set_hyper(model, "lr", NAN) == AOT_BAD_ARGUMENT && aot_step(model, &value) == AOT_OK);
+  aot_tensor y;
+  MUST(aot_find(model, "y", &y) == AOT_OK);
+  int64_t *labels = y.data, label = labels[1];
+  labels[1] = -7;
+  MUST(aot_step(model, &value) == AOT_BAD_LABEL && strstr(aot_error(model), "label -7 in row 1"));
+  labels[1] = label;
+  static float none[15];
+  for (int i = 0; i < 15; i++) none[i] = NAN;
+  MUST(aot_set(model, "w", none, sizeof none) == AOT_OK);
   MUST(aot_step(model, &value) == AOT_NOT_FINITE && isnan(value) &&
        strstr(aot_error(model), "NaN at step 202"));
 }

@@ -353,3 +353,48 @@ def test_newer_and_mixed_artifacts_are_refused(aotrun: Aotrun) -> None:
     toy.build(mixed, classes=6)
     shutil.copy(aotrun.path / "state.safetensors", mixed)
     assert "from another artifact" in Aotrun(mixed, aotrun.folder).refuses()
+
+
+@pytest.mark.parametrize("option", ["--save", "-o"])
+@pytest.mark.parametrize(
+    "path, code, why",
+    [
+        ("train.npz", 2, "is read as well"),
+        ("notes.txt", 2, "exists and is no"),
+        ("none/there", 1, "No such file or directory"),
+        ("notes.txt/there", 1, "Not a directory"),
+        (".", 1, "Is a directory"),
+        ("", 2, "needs a file name"),
+    ],
+)
+def test_outputs_are_checked_before_the_work(
+    aotrun: Aotrun, option: str, path: str, code: int, why: str
+) -> None:
+    (aotrun.folder / "notes.txt").write_text("a user's own words, longer than nine bytes")
+    before = {file.name: file.read_bytes() for file in aotrun.folder.iterdir()}
+    words = ["--data", "train.npz", "--epochs", 1, option, path]
+    if option == "-o":
+        words += ["--predict", "valid.npz"]
+    done = aotrun(*words, code=code)
+    assert why in done.stderr
+    assert not done.stdout
+    assert {file.name: file.read_bytes() for file in aotrun.folder.iterdir()} == before
+
+
+def test_a_map_of_no_input_is_refused(aotrun: Aotrun) -> None:
+    message = aotrun.refuses("--data", "train.npz", "--map", "image=x")
+    assert "--map: the model has no input 'image'" in message
+
+
+def test_an_empty_npz_has_no_arrays(aotrun: Aotrun) -> None:
+    np.savez(aotrun.folder / "none.npz")
+    assert "the file has none" in aotrun.refuses("--data", "none.npz")
+
+
+@pytest.mark.parametrize("value", ["garbage", "0", "-1", "3x"])
+def test_a_thread_count_that_is_none(
+    aotrun: Aotrun, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("AOTRUN_NUM_THREADS", value)
+    message = aotrun.refuses("--data", "train.npz", code=2)
+    assert f"AOTRUN_NUM_THREADS is '{value}', not a whole number above 0" in message

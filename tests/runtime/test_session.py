@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +16,10 @@ import pytest
 
 from aotrain import artifact
 from aotrain.errors import AotError, InputError, InternalError, UsageError
+from aotrain.plan import Kind, Tensor
 from aotrain.runtime import Session
 from aotrain.runtime.session import NotFiniteError
+from aotrain.step.options import HYPER_RANGE
 from tests.runtime import toy
 
 
@@ -296,3 +299,162 @@ def test_safetensors_package_reads_a_checkpoint(toy_artifact: Path, tmp_path: Pa
 def test_session_imports_no_tvm() -> None:
     code = "import sys, aotrain.runtime, aotrain.artifact; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_nothing_of_a_closed_session_touches_its_memory(toy_artifact: Path) -> None:
+    session = Session(toy_artifact)
+    view = session.view("x")
+    session.close()
+    view[:] = 1  # the memory goes with the last view
+    batch = toy.batch()
+    for call in (
+        lambda: session.step(**batch),
+        lambda: session.eval(**batch),
+        lambda: session.predict(x=batch["x"]),
+        lambda: session.view("x"),
+        lambda: session.inputs(),
+        lambda: session.outputs("predict"),
+        lambda: session.state_dict(),
+        lambda: session.load_state_dict({}),
+        lambda: session.set(lr=0.1),
+        lambda: session.load("x"),
+        lambda: session.save("x"),
+        lambda: session.info,
+    ):
+        with pytest.raises(UsageError, match="closed"):
+            call()
+
+
+@pytest.mark.parametrize("label", [-1, 5, 2**40])
+def test_a_label_out_of_range_runs_nothing(toy_artifact: Path, label: int) -> None:
+    batch = toy.batch()
+    with Session(toy_artifact) as session:
+        before = session.state_dict()
+        batch["y"][2] = label
+        for call in (session.step, session.eval):
+            with pytest.raises(
+                InputError, match=rf"label {label} in row 2 of 'y' is outside 0 .. 4"
+            ):
+                call(**batch)
+        after = session.state_dict()
+        assert all(np.array_equal(before[name], after[name]) for name in before)
+        session.eval(rows=2, **batch)  # the row does not count
+        batch["y"][2] = -100  # the ignored label passes
+        session.eval(**batch)
+
+
+def test_threads_of_python_take_turns(toy_artifact: Path) -> None:
+    batch = toy.batch()
+    with Session(toy_artifact, threads=2) as session, ThreadPoolExecutor(4) as pool:
+        losses = list(pool.map(lambda _: session.step(**batch), range(200)))
+        assert session.info["step"] == 200
+    with Session(toy_artifact, threads=2) as session:
+        assert sorted(losses) == sorted(session.step(**batch) for _ in range(200))
+
+
+class _Foreign:
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: object) -> object:
+        raise BufferError("on another device")
+
+
+@pytest.mark.parametrize(
+    "value, why",
+    [
+        (_Foreign(), "on another device"),
+        ([[1.0, 2.0], [3.0]], "makes no array"),
+        (np.zeros((4, 3)), "np.asarray"),
+        (None, "object"),
+    ],
+)
+def test_values_that_make_no_array(toy_artifact: Path, value: object, why: str) -> None:
+    with Session(toy_artifact) as session, pytest.raises(InputError, match=why) as caught:
+        session.step(x=value)
+    assert "'x' is" in str(caught.value)
+
+
+def test_numbers_and_paths_that_c_would_cut_short(toy_artifact: Path, tmp_path: Path) -> None:
+    with Session(toy_artifact) as session:
+        for call in (
+            lambda: session.eval(rows=2**32 + 3),
+            lambda: session.eval(rows="2"),
+            lambda: session.eval(rows=1.5),
+            lambda: session.set(lr="fast"),
+            lambda: session.set(lr=float("nan")),
+            lambda: session.set(lr=1e300),
+            lambda: session.set(lr=-1),
+            lambda: session.save(f"{tmp_path}/a\0b"),
+            lambda: session.save(None),
+            lambda: session.save(tmp_path / "a", {"key": 3}),
+        ):
+            with pytest.raises(UsageError):
+                call()
+        for threads in (0, -1, "2"):
+            with pytest.raises(UsageError, match="threads"):
+                Session(toy_artifact, threads=threads)
+    assert not list(tmp_path.iterdir())
+
+
+def test_hyperparameters_have_the_ranges_of_compile(tmp_path: Path) -> None:
+    """The loader's table against HYPER_RANGE, over every name and its two ends."""
+    names = tuple(HYPER_RANGE)
+    plan = toy.plan()
+    extra = [
+        Tensor(name, (), "float32", Kind.HYPER, default=0.5).at(plan.block_bytes + 64 * i)
+        for i, name in enumerate(names)
+        if name != "lr"
+    ]
+    wider = replace(
+        plan,
+        tensors=(*plan.tensors, *extra),
+        block_bytes=plan.block_bytes + 64 * len(names),
+    )
+    folder = toy.build(tmp_path / "toy.aot")
+    artifact.write(
+        tmp_path / "wide.aot",
+        plan=wider,
+        state=toy.state(),
+        constants={9: np.full(3, 0.5, "float32")},
+        kernels=folder / "kernels.so",
+        info={"name": "wide", "target": "cpu", "ignore_index": -100},
+        labels=5,
+    )
+    with Session(tmp_path / "wide.aot") as session:
+        for name, (least, bound) in HYPER_RANGE.items():
+            session.set(**{name: max(least, -1.0)})
+            for outside in (np.nextafter(least, -np.inf) if np.isfinite(least) else -np.inf, bound):
+                with pytest.raises(UsageError, match=name):
+                    session.set(**{name: float(outside)})
+
+
+def test_a_library_that_is_cut_off_is_not_loaded(toy_artifact: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cut.aot"
+    shutil.copytree(toy_artifact, folder)
+    library = folder / "libaotrun.so"
+    library.write_bytes(library.read_bytes()[:20000])
+    with pytest.raises(InputError, match="truncated, corrupted") as caught:
+        Session(folder)
+    assert caught.value.diagnostics[0].code == "AOT-A010"
+
+
+def test_an_output_called_as_an_input_is_its_own_tensor(tmp_path: Path) -> None:
+    plan = toy.plan()
+    renamed = tuple(replace(t, name="y") if t.name == "logits" else t for t in plan.tensors)
+    folder = toy.build(tmp_path / "toy.aot")
+    artifact.write(
+        tmp_path / "named.aot",
+        plan=replace(plan, tensors=renamed),
+        state=toy.state(),
+        constants={9: np.full(3, 0.5, "float32")},
+        kernels=folder / "kernels.so",
+        info={"name": "named", "target": "cpu", "ignore_index": -100},
+        labels=5,
+    )
+    batch = toy.batch()
+    with Session(folder) as one, Session(tmp_path / "named.aot") as other:
+        assert one.step(**batch) == other.step(**batch)
+        expected, found = one.predict(x=batch["x"])["logits"], other.predict(x=batch["x"])["y"]
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(other.view("y"), batch["y"])
