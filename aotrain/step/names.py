@@ -15,7 +15,10 @@ from aotrain.plan import Role
 ROWS = "rows"
 """The scalar input of `eval`."""
 
-RESERVED = frozenset({"loss", "correct", "count", "step", "rng", ROWS})
+STATE = frozenset({"step", "rng"})
+"""Counters; with slots and hyperparameters, what every entry point shares."""
+
+RESERVED = STATE | {"loss", "correct", "count", ROWS}
 
 
 def check_model(model: Model, hyper: Iterable[str]) -> list[Diagnostic]:
@@ -24,6 +27,8 @@ def check_model(model: Model, hyper: Iterable[str]) -> list[Diagnostic]:
     if all(p.role is not Role.TRAINABLE for p in model.parameters):
         message = f"model '{model.name}' has no trainable parameter"
         hint = "name what to train with --trainable GLOB"
+        if not model.parameters:
+            message, hint = f"model '{model.name}' holds no float weight that could be trained", ""
         problems.append(Diagnostic("AOT-S001", message, hint=hint))
     state = {p.name for p in (*model.parameters, *model.buffers)}
     groups = {"an input": [s.name for s in model.inputs], "a weight": sorted(state)}
@@ -37,4 +42,7 @@ def check_model(model: Model, hyper: Iterable[str]) -> list[Diagnostic]:
             message = f"output '{spec.name}' of the model is a weight, which predict cannot return"
             hint = "add an Identity node before the output"
             problems.append(Diagnostic("AOT-S010", message, hint=hint))
+        elif spec.name in STATE | set(hyper) or spec.name.startswith("optim."):
+            message = f"output '{spec.name}' of the model has a name that the training step uses"
+            problems.append(Diagnostic("AOT-S010", message, hint="rename it in the ONNX file"))
     return problems

@@ -100,6 +100,9 @@ def _check_loss(loss: LossOptions) -> list[Diagnostic]:
     if not 0.0 <= loss.label_smoothing <= 1.0:
         message = f"label smoothing {loss.label_smoothing} is not in [0, 1]"
         problems.append(Diagnostic("AOT-S008", message))
+    if not -(2**63) <= loss.ignore_index < 2**63:
+        message = f"the ignored label {loss.ignore_index} is no int64"
+        problems.append(Diagnostic("AOT-S008", message))
     if not loss.delta > 0.0:
         message = f"the delta of the Huber loss is {loss.delta}, not positive"
         problems.append(Diagnostic("AOT-S008", message))

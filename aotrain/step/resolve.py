@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain, count
 
 import numpy as np
 
@@ -37,6 +38,9 @@ def resolve(model: Model, options: LossOptions) -> tuple[Loss | None, list[Diagn
     seen = _look(model, index)
     kind = _decide(model, seen) if options.kind == "auto" else options.kind
     batch = next((s.shape[0] for s in model.inputs if s.shape), 1)
+    stray = _stray(kind, options)
+    if stray:
+        return None, stray
     loss = Loss(options, kind, index, seen.spec, batch)
     if kind == "cross-entropy":
         loss, problems = _cross_entropy(loss, seen)
@@ -48,6 +52,29 @@ def resolve(model: Model, options: LossOptions) -> tuple[Loss | None, list[Diagn
         return None, problems
     loss = _with_target(model, loss)
     return replace(loss, notes=_notes(loss, seen)), []
+
+
+_OWNERS = {
+    "axis": ("--class-axis", "cross-entropy"),
+    "ignore_index": ("--ignore-index", "cross-entropy"),
+    "class_weights": ("--class-weights", "cross-entropy"),
+    "label_smoothing": ("--label-smoothing", "cross-entropy"),
+    "delta": ("--delta", "huber"),
+    "pos_weight": ("--pos-weight", "bce-with-logits"),
+}
+"""Field of `LossOptions` -> its flag, and the only loss that it means something to."""
+
+
+def _stray(kind: str, options: LossOptions) -> list[Diagnostic]:
+    """Options that were given, but that a loss of `kind` would pass over in silence."""
+    plain, problems = LossOptions(), []
+    for name, (flag, owner) in _OWNERS.items():
+        value, default = getattr(options, name), getattr(plain, name)
+        given = value is not None if default is None else value != default
+        if given and owner != kind:
+            message = f"{flag} means nothing to {kind}"
+            problems.append(Diagnostic("AOT-S008", message, hint=f"it belongs to {owner}"))
+    return problems
 
 
 def _find_output(model: Model, name: str | None) -> tuple[int, Diagnostic | None]:
@@ -146,8 +173,10 @@ def _broadcasts(source: tuple[int, ...], target: tuple[int, ...]) -> bool:
 def _with_target(model: Model, loss: Loss) -> Loss:
     if loss.kind == "output":
         return loss
-    taken = {s.name for s in (*model.inputs, *(p.spec for p in model.parameters + model.buffers))}
-    name = next(n for n in ("y", "target", "target_y", "loss_target") if n not in taken)
+    specs = (*model.inputs, *model.outputs, *(p.spec for p in model.parameters + model.buffers))
+    taken = {s.name for s in specs}
+    names = chain(("y", "target", "labels"), (f"target_{i}" for i in count()))
+    name = next(n for n in names if n not in taken)
     dims, dtype = loss.fed.shape, wide(loss.fed.dtype)
     if loss.kind == "cross-entropy":
         dims, dtype = dims[: loss.axis] + dims[loss.axis + 1 :], "int64"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tvm import relax
 
-from aotrain.errors import UsageError
+from aotrain.errors import UnsupportedModelError, UsageError
 from aotrain.importer.model import Model
 from aotrain.step import LossOptions, StepOptions, build
 from aotrain.step.resolve import resolve
@@ -150,3 +151,56 @@ def test_refusals(name: str) -> None:
         build(many, StepOptions(options))
     assert [d.code for d in raised.value.diagnostics] == [code]
     assert resolve(many, LossOptions())[0].output == 1  # the first float one
+
+
+SIZES = {"w1": (4, 6), "b1": (6,), "w2": (6, 3), "b2": (3,)}
+SMALL = mlp({name: np.ones(s, np.float32) for name, s in SIZES.items()}, batch=2)
+
+
+@pytest.mark.parametrize(
+    "outputs, target", [(["z"], "y"), (["y"], "target"), (["y", "target", "labels"], "target_0")]
+)
+def test_the_target_takes_no_name_of_an_output(outputs: list[str], target: str) -> None:
+    found = replace(SMALL, outputs=tuple(replace(SMALL.outputs[0], name=name) for name in outputs))
+    loss, problems = resolve(found, LossOptions(kind="mse"))
+    assert loss is not None and loss.target is not None and not problems
+    assert loss.target.name == target
+
+
+@pytest.mark.parametrize(
+    "options, flag, owner",
+    [
+        (LossOptions("mse", label_smoothing=0.1), "--label-smoothing", "cross-entropy"),
+        (LossOptions("mse", axis=1), "--class-axis", "cross-entropy"),
+        (LossOptions("l1", ignore_index=3), "--ignore-index", "cross-entropy"),
+        (LossOptions("huber", class_weights=np.ones(3)), "--class-weights", "cross-entropy"),
+        (LossOptions("cross-entropy", delta=2.0), "--delta", "huber"),
+        (LossOptions("mse", pos_weight=np.ones(3)), "--pos-weight", "bce-with-logits"),
+    ],
+)
+def test_options_of_another_loss_are_refused(options: LossOptions, flag: str, owner: str) -> None:
+    loss, problems = resolve(SMALL, options)
+    assert loss is None
+    assert [p.code for p in problems] == ["AOT-S008"]
+    assert flag in problems[0].message and owner in problems[0].hint
+
+
+@pytest.mark.parametrize("name", ["step", "rng", "lr", "optim.m.w"])
+def test_an_output_called_as_the_state_is_refused(name: str) -> None:
+    found = replace(SMALL, outputs=(replace(SMALL.outputs[0], name=name),))
+    with pytest.raises(UnsupportedModelError, match=f"output '{name}'"):
+        build(found)
+
+
+def test_a_model_without_weights_says_so() -> None:
+    found = replace(SMALL, parameters=())
+    with pytest.raises(UnsupportedModelError) as caught:
+        build(found)
+    assert "holds no float weight" in caught.value.render()
+    assert "--trainable" not in caught.value.render()
+
+
+@pytest.mark.parametrize("index", [2**63, -(2**63) - 1])
+def test_an_ignored_label_beyond_int64_is_refused(index: int) -> None:
+    with pytest.raises(UsageError, match="ignored label"):
+        build(SMALL, StepOptions(LossOptions("cross-entropy", ignore_index=index)))
