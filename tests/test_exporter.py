@@ -231,7 +231,7 @@ def test_a_weight_that_a_node_computes_becomes_an_initialiser(ir_version, tmp_pa
     aotrain.compile(model, output=folder, loss="mse", batch=2, lr=0.1)
     with aotrain.Session(folder) as session:
         names = set(session.state_dict())
-        session.step(x=np.ones((2, 4), np.float32), y=np.zeros((2, 3), np.float32))
+        session.step(x=np.ones((2, 4), np.float32), target=np.zeros((2, 3), np.float32))
         session.save(tmp_path / "s.safetensors")
         trained = session.state_dict()
     assert {"w", "b", "b2"} <= names

@@ -189,6 +189,8 @@ def _notes(loss: Loss, seen: _Seen) -> tuple[str, ...]:
     if loss.kind == "cross-entropy":
         line += f", {loss.classes} classes on axis {loss.axis}"
     notes = [line]
+    if loss.target is not None:
+        notes.append(f"target: input {_shown(loss.target)}")
     if loss.look_through:
         ends = {"cross-entropy": seen.softmax, "bce-with-logits": seen.sigmoid}[loss.kind]
         activation = ends.op.rpartition(".")[2] if ends else ""
