@@ -52,7 +52,7 @@ class Curve:
     def extra_bound(self, arena: int) -> int:
         """Nanoseconds that every schedule within `arena` bytes spends on second runs."""
         found = max((w.extra_time(arena) for w in self.wavefronts), default=0.0)
-        return max(0, int(np.floor(found)))
+        return max(0, int(np.ceil(found - 1e-3)))  # times are integers
 
     @property
     def least_bytes(self) -> int:

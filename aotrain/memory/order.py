@@ -87,11 +87,25 @@ def greedy(problem: Problem) -> Order:
     return _listed(problem, added, done)
 
 
+def branches_first(problem: Problem) -> Order:
+    """Of the tasks that are ready always one that the fewest others wait for.
+
+    A weight's gradient and update run at once, and what they read may die before the next layer.
+    """
+    reach = [0] * len(problem.tasks)  # descendants, as bits
+    for task in reversed(range(len(problem.tasks))):
+        for follower in problem.followers[task]:
+            reach[task] |= reach[follower] | 1 << follower
+    count = [bits.bit_count() for bits in reach]
+    return _listed(problem, lambda task: (count[task], task))
+
+
 PORTFOLIO: dict[str, Callable[[Problem], Order]] = {
     "as given": as_given,
     "updates early": updates_early,
     "depth first": depth_first,
     "greedy": greedy,
+    "branches first": branches_first,
 }
 
 
