@@ -8,6 +8,7 @@ equals the first input's.
 from __future__ import annotations
 
 import difflib
+import math
 from dataclasses import dataclass
 
 import onnx
@@ -47,7 +48,8 @@ def bind(graph: onnx.GraphProto, options: ImportOptions) -> Inputs:
             continue
         dtypes[value.name] = _dtype(kind.elem_type)
         if dtypes[value.name] not in ITEM_BYTES:
-            problems.append(_not_tensor(value.name, dtypes[value.name]))
+            named = {"object": "one of strings"}.get(dtypes[value.name], dtypes[value.name])
+            problems.append(_not_tensor(value.name, named))
         if not kind.HasField("shape"):
             problems.append(
                 Diagnostic(
@@ -96,7 +98,7 @@ def _bind(
             before.append(old if is_batch else size)
         specs.append(TensorSpec(tensor, tuple(sizes), dtypes[tensor]))
         baked.append(TensorSpec(tensor, tuple(before), dtypes[tensor]))
-    raise_all(problems)
+    raise_all(problems or _impossible(baked) or _impossible(specs))
     changed = baked != specs
     return Inputs(tuple(specs), tuple(baked) if changed else None, old, new or old)
 
@@ -136,8 +138,28 @@ def _unbound(tensor: str, axis: int, dim: int | str, is_batch: bool) -> Diagnost
     )
 
 
+MOST_BYTES = 2**48
+"""Of one input: what 64-bit machines can address, and far from where sizes overflow."""
+
+
+def _impossible(specs: list[TensorSpec]) -> list[Diagnostic]:
+    """Inputs that hold nothing, or more than any machine does."""
+    problems = []
+    for spec in specs:
+        if 0 in spec.shape:
+            axis = spec.shape.index(0)
+            message = f"dimension {axis} of input '{spec.name}' is 0: there is nothing to train on"
+            problems.append(Diagnostic("AOT-I008", message, hint="Export it with its real size."))
+        elif math.prod(spec.shape) * ITEM_BYTES[spec.dtype] > MOST_BYTES:
+            message = f"input '{spec.name}' of {list(spec.shape)} is larger than any memory"
+            problems.append(
+                Diagnostic("AOT-I008", message, hint="Give a smaller --batch or --dim.")
+            )
+    return problems
+
+
 def _not_tensor(name: str, kind: str) -> Diagnostic:
-    return Diagnostic("AOT-I013", f"input '{name}' is not a dense tensor but {kind}")
+    return Diagnostic("AOT-I013", f"input '{name}' is not a dense tensor of numbers but {kind}")
 
 
 def _unknown_names(shapes: dict[str, list[int | str]], options: ImportOptions) -> list[Diagnostic]:
@@ -147,15 +169,23 @@ def _unknown_names(shapes: dict[str, list[int | str]], options: ImportOptions) -
     }
     problems = []
     for name, size in options.dims.items():
-        if name not in known | placed:
+        if not isinstance(size, int):
+            problems.append(_no_size(name, size))
+        elif name not in known | placed:
             close = difflib.get_close_matches(name, known | placed, 3, 0.5)
             hint = f"Did you mean {', '.join(close)}?" if close else _listing(known)
             problems.append(Diagnostic("AOT-I010", f"no dimension is called '{name}'", hint=hint))
         elif size < 1:
             problems.append(Diagnostic("AOT-I008", f"dimension '{name}' cannot be {size}"))
-    if options.batch is not None and options.batch < 1:
+    if options.batch is not None and not isinstance(options.batch, int):
+        problems.append(_no_size("batch", options.batch))
+    elif options.batch is not None and options.batch < 1:
         problems.append(Diagnostic("AOT-I008", f"a batch of {options.batch} is not possible"))
     return problems
+
+
+def _no_size(name: str, size: object) -> Diagnostic:
+    return Diagnostic("AOT-I008", f"{name} = {size!r} is no whole number")
 
 
 def _listing(known: set[str]) -> str:

@@ -36,6 +36,7 @@ def read(source: Path | str | onnx.ModelProto) -> Source:
     """Read and check. Raises InputError for a broken file, UnsupportedModelError for its opset."""
     if isinstance(source, onnx.ModelProto):
         model, name = source, source.graph.name or "model"
+        _check_text(model.graph, name)
         _check(model)
     else:
         path = Path(source)
@@ -69,14 +70,14 @@ def _load(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _check_text(graph: onnx.GraphProto, path: Path) -> None:
-    """Refuse names that are no text: protobuf hands them over as bytes."""
+def _check_text(graph: onnx.GraphProto, path: Path | str) -> None:
+    """Refuse names that are no text, which protobuf hands over as bytes, or no C strings."""
     names = [graph.name, *(v.name for v in (*graph.input, *graph.output, *graph.initializer))]
     names += [d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim]
     for node in graph.node:
         names += [node.name, node.op_type, node.domain, *node.input, *node.output]
         names += [a.name for a in node.attribute]
-    if not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) and "\0" not in name for name in names):
         raise _fail("AOT-I002", f"{path} is damaged: a name in it is not text")
 
 
@@ -150,15 +151,16 @@ def _check(what: Path | onnx.ModelProto) -> None:
         raise _fail("AOT-I003", "the model is not valid ONNX: text that is not UTF-8") from error
     except onnx.checker.ValidationError as error:
         text = str(error).strip()
-        lines = [line for line in text.splitlines() if line.strip()]
         if _only_unknown_operator(text):
             return
-        raise _fail(
-            "AOT-I003",
-            f"the model is not valid ONNX: {lines[0] if lines else text}",
-            "\n".join(lines[1:]),
-            "Export it again; the exporter wrote an inconsistent graph.",
-        ) from error
+        lines = text.partition("==> Context:")[0].split()
+        newer = "ir_version" in text and "higher" in text
+        hint = "Install a newer onnx, or export with an older version." if newer else _AGAIN
+        message = f"the model is not valid ONNX: {' '.join(lines)}"
+        raise _fail("AOT-I003", message, hint=hint) from error
+
+
+_AGAIN = "Export it again; the exporter wrote an inconsistent graph."
 
 
 def _only_unknown_operator(text: str) -> bool:

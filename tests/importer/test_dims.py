@@ -67,3 +67,21 @@ def test_a_name_that_is_not_there() -> None:
 def test_impossible_sizes(options: dict[str, object]) -> None:
     with pytest.raises(InputError):
         imported({"a": ["n", "t"]}, **options)
+
+
+@pytest.mark.parametrize(
+    ("dims", "options", "said"),
+    [
+        (["n", 0], {}, "dimension 1 of input 'a' is 0"),
+        ([0, 4], {}, "dimension 0 of input 'a' is 0"),
+        (["n", 4], {"batch": 2**62}, "larger than any memory"),
+        (["n", 4], {"batch": 10**20}, "larger than any memory"),
+        (["n", "t"], {"dims": {"t": 10**15}}, "larger than any memory"),
+        (["n", 4], {"batch": 1.5}, "batch = 1.5 is no whole number"),
+        (["n", "t"], {"dims": {"t": "8"}}, "t = '8' is no whole number"),
+    ],
+)
+def test_sizes_that_cannot_be(dims: list[int | str], options: dict, said: str) -> None:
+    with pytest.raises(InputError, match="AOT-I008") as error:
+        imported({"a": dims}, **{"batch": 2, **options})
+    assert said in error.value.render()

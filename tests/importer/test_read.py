@@ -12,6 +12,7 @@ from onnx import helper
 
 from aotrain.errors import AotError, InputError, UnsupportedModelError
 from aotrain.importer import ImportOptions, check, load
+from aotrain.importer.read import read
 from tests.importer.evaluate import infer
 from tests.importer.graphs import f32, model
 from tests.models import TINY
@@ -180,3 +181,31 @@ def test_an_unsupported_mode_names_it() -> None:
     with pytest.raises(UnsupportedModelError, match="tf_crop_and_resize") as error:
         load(model([node], {"x": [1, 1, 2, 2]}, ["y"], constants))
     assert code(error) == "AOT-I007"
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_name_with_a_nul(tmp_path: Path, in_memory: bool) -> None:
+    made = linear()
+    made.graph.node[0].output[0] = made.graph.output[0].name = "y\0z"
+    path = tmp_path / "m.onnx"
+    path.write_bytes(made.SerializeToString())
+    with pytest.raises(InputError, match="a name in it is not text") as error:
+        read(made if in_memory else path)
+    assert code(error) == "AOT-I002"
+
+
+def test_a_newer_ir_version_is_not_blamed_on_the_exporter(tmp_path: Path) -> None:
+    made = linear()
+    made.ir_version = 99
+    with pytest.raises(InputError) as error:
+        read(made)
+    assert "newer onnx" in error.value.diagnostics[0].hint
+
+
+def test_what_the_checker_says_is_one_line() -> None:
+    made = linear()
+    made.graph.node[0].input[0] = "nowhere"
+    with pytest.raises(InputError, match="not valid ONNX") as error:
+        read(made)
+    assert "'nowhere' of node: name:" in error.value.diagnostics[0].message
+    assert not error.value.diagnostics[0].where
