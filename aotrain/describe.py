@@ -1,6 +1,6 @@
 """A path in; what lies there out: an ONNX model, an artifact or a checkpoint, without a device.
 
-Reads files only: no TVM, no kernel is loaded, and of a checkpoint only the header.
+Reads files only: no TVM, no kernel is loaded.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from aotrain.errors import Diagnostic, InputError
+
+STATE_FORMAT = "aotrain.format"
+"""Key of the metadata that checkpoints of ours have."""
 
 SAFETENSORS_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -87,8 +90,15 @@ def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str,
 
 
 def describe_checkpoint(path: Path) -> Description:
-    """Tensors by role, and the metadata (step, hyperparameters, ...)."""
+    """Tensors by role, and the metadata (step, hyperparameters, ...).
+
+    Raises `InputError`: AOT-A213 damaged header, AOT-A020 corrupted, AOT-A011 newer.
+    """
+    from aotrain.artifact import statefile
+
     header, metadata, _ = safetensors_header(path)
+    if STATE_FORMAT in metadata:  # ours: its checksum and version can be told
+        statefile.load(path)
     rows = []
     for name, entry in header.items():
         shape = tuple(entry["shape"])

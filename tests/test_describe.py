@@ -5,8 +5,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
+from aotrain.artifact import statefile
 from aotrain.describe import describe
 from aotrain.errors import InputError
+from aotrain.plan import Kind, Plan, Role, Tensor
 
 
 @pytest.fixture
@@ -80,3 +82,20 @@ def test_nothing_there(tmp_path):
     with pytest.raises(InputError) as caught:
         describe(tmp_path)
     assert caught.value.diagnostics[0].code == "AOT-A212"
+
+
+@pytest.mark.parametrize("what, code", [("byte", "AOT-A020"), ("version", "AOT-A011")])
+def test_a_checkpoint_of_ours_is_checked(tmp_path, what, code):
+    plan = Plan((Tensor("w", (3,), "float32", Kind.STATE, Role.TRAINABLE),), (), (), 64)
+    raw = bytearray(statefile.dump(plan, {"w": np.ones(3, np.float32)}))
+    path = tmp_path / "c.safetensors"
+    path.write_bytes(raw)
+    assert dict(describe(path).facts)["tensors"] == "1"
+    if what == "byte":
+        raw[-1] ^= 1
+    else:
+        raw = raw.replace(b'"aotrain.format":"1"', b'"aotrain.format":"9"')
+    path.write_bytes(raw)
+    with pytest.raises(InputError) as caught:
+        describe(path)
+    assert caught.value.diagnostics[0].code == code

@@ -86,12 +86,17 @@ def _bytes(path: Path) -> bytes:
 
 
 def _npz(path: Path) -> Arrays:
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is no .npz, or truncated")
     with np.load(path, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
 def _npy(path: Path) -> Arrays:
-    return {_name(path): np.load(io.BytesIO(_bytes(path)), allow_pickle=False)}
+    data = _bytes(path)
+    if not data.startswith(b"\x93NUMPY"):  # numpy would take anything else for a pickle
+        raise ValueError("it does not begin as an .npy does")
+    return {_name(path): np.load(io.BytesIO(data), allow_pickle=False)}
 
 
 def _name(path: Path) -> str:
@@ -114,10 +119,16 @@ def _idx(path: Path) -> Arrays:
 
 
 def _csv(path: Path) -> Arrays:
-    lines = [row for row in csv.reader(_bytes(path).decode("utf-8-sig").splitlines()) if row]
+    try:
+        text = _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8 text") from error
+    lines = [row for row in csv.reader(text.splitlines()) if row]
     if not lines:
         raise ValueError("it is empty")
     header = [cell.strip() for cell in lines[0]]
+    if len(header) == 1 and ";" in header[0]:
+        raise ValueError("its columns are separated by ';', not by ','")
     if all(_is_number(cell) for cell in header):
         header = [str(i) for i in range(len(header))]
     else:
@@ -129,8 +140,21 @@ def _csv(path: Path) -> Arrays:
         raise ValueError("it has a header line and no rows")
     if len(set(header)) != len(header):
         raise ValueError("two columns have the same name")
-    values = np.array(lines, dtype=np.float64)  # [rows, columns]
+    values = _numbers(lines, header)
     return {name: values[:, i] for i, name in enumerate(header)}
+
+
+def _numbers(lines: list[list[str]], header: list[str]) -> np.ndarray:
+    """[rows, columns] float64; ValueError names the cell that is no number."""
+    try:
+        return np.array(lines, dtype=np.float64)
+    except ValueError:
+        for number, row in enumerate(lines, 1):
+            for name, cell in zip(header, row, strict=True):
+                if not _is_number(cell):
+                    what = f"holds '{cell}', which is no number" if cell.strip() else "is empty"
+                    raise ValueError(f"row {number}, column '{name}' {what}") from None
+        raise
 
 
 def _is_number(cell: str) -> bool:

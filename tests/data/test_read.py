@@ -1,6 +1,7 @@
 """Every file format in, the same arrays out; damaged files by their codes."""
 
 import gzip
+import re
 import struct
 
 import numpy as np
@@ -108,3 +109,24 @@ def test_missing(tmp_path):
     with pytest.raises(InputError) as caught:
         read(tmp_path / "none.npz")
     assert caught.value.diagnostics[0].code == "AOT-D010"
+
+
+@pytest.mark.parametrize(
+    "name, content, why",
+    [
+        ("a.npz", b"hello", "it is no .npz"),
+        ("a.npz", b"", "it is no .npz"),
+        ("a.npy", b"hello", "it does not begin as an .npy does"),
+        ("a.csv", b"a,b\n1,2\n3,x\n", "row 2, column 'b' holds 'x', which is no number"),
+        ("a.csv", b"a,b\n1,2\n,4\n", "row 2, column 'a' is empty"),
+        ("a.csv", b"a;b\n1;2\n", "separated by ';'"),
+        ("a.csv", b"a,\xe9\n1,2\n", "not UTF-8"),
+    ],
+)
+def test_what_is_said_of_it(tmp_path, name, content, why):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=re.escape(why)) as caught:
+        read(path)
+    assert caught.value.diagnostics[0].code == "AOT-D011"
+    assert "pickle" not in str(caught.value)
