@@ -24,8 +24,11 @@ from aotrain.plan import ALIGNMENT
 GRID = 40
 """Steps from the arena without recomputation down to nothing: 2.5 % each."""
 
-CUTS = 60
-"""Positions cut in one step at most."""
+PATIENCE = 12
+"""Cuts in a row that may leave the peak where it is."""
+
+WORST, PRUNABLE = 4.0, 3.0
+"""When to give up: second runs above four steps, or far above those of a schedule known."""
 
 STYLES = tuple(Style(length, segments) for segments in (1, 2, 4, 8) for length in (0.0, 2.0))
 
@@ -75,7 +78,11 @@ def shrink(
     curve: Curve, simulator: Simulator, trace: Trace, arena: int, style: Style
 ) -> Trace | None:
     """Cut the peak of `trace` until it is within `arena`, then prune; None if that fails."""
-    for _ in range(CUTS):
+    known = curve.best_within(arena)
+    base = curve.problem.nanoseconds
+    slowest = base + (WORST * base if known is None else PRUNABLE * known.extra)
+    lowest, stuck = trace.peak, 0
+    while stuck < PATIENCE and trace.nanoseconds <= slowest:
         if trace.peak <= arena:
             trace = prune(simulator, trace, arena)
             curve.add(trace)
@@ -84,6 +91,8 @@ def shrink(
         if shorter is None:
             return None
         trace = simulator(shorter)
+        stuck = 0 if trace.peak < lowest else stuck + 1
+        lowest = min(lowest, trace.peak)
     return None
 
 
