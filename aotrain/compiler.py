@@ -5,21 +5,23 @@ importer -> step -> passes -> schedules -> target.lower -> memory -> target.buil
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import tvm
+from tvm.s_tir.analysis import estimate_tir_flops
 
 from aotrain import artifact, memory, passes
 from aotrain.artifact import statefile
 from aotrain.errors import Diagnostic, InputError, UsageError
 from aotrain.exporter import SOURCE, STATE, embed_source
+from aotrain.files import check_parent
 from aotrain.importer import ImportOptions, load
 from aotrain.importer.model import Model
 from aotrain.passes import KernelGraph
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from aotrain.targets.cpu import CpuTarget
 
 DEFAULT_BATCH = 32
+BATCHNORM = ("train", "frozen")
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,12 @@ def compile(
     hyper: Mapping[str, float] | None = None,
     batch: int | None = None,
     dims: Mapping[str, int] | None = None,
-    trainable: Sequence[str] = (),
-    freeze: Sequence[str] = (),
+    trainable: str | Sequence[str] = (),
+    freeze: str | Sequence[str] = (),
     batchnorm: Literal["train", "frozen"] = "train",
     seed: int = 0,
+    memory_budget: int | None = None,
+    recompute_budget: float | None = None,
     force: bool = False,
     dump: str | Path | None = None,
     report: Report | None = None,
@@ -82,21 +87,28 @@ def compile(
 
     `batch` is the first dimension of every input; where it is None, a dimension that the file
     leaves open, or fixes at 1, becomes 32. `hyper` holds defaults of the optimizer's scalars, which
-    stay settable at run time; `lr` is short for one of them. `dump` names a folder for every
+    stay settable at run time; `lr` is short for one of them. `memory_budget` limits the bytes of all
+    tensors together; launches run again where that keeps it, in the least time found.
+    `recompute_budget` (0.1: a tenth of the step) limits that time, or alone gives the least memory
+    that so much time buys. Results are the same bit for bit. `dump` names a folder for every
     intermediate form; `report` is called after each phase.
 
     Raises a subclass of `AotError`, and then leaves nothing at `output`: `InputError` for a file
     that cannot be read, `UsageError` for options that make no sense, `UnsupportedModelError` for a
-    model that needs what we do not have, `ToolchainError` where no C compiler is found.
+    model that needs what we do not have, `BudgetError` for a budget that no plan found keeps,
+    `ToolchainError` where no C compiler is found.
     """
     folder = Path(output)
     _check_output(folder, force)
+    if batchnorm not in BATCHNORM:
+        message = f"batchnorm '{batchnorm}' is none of {', '.join(BATCHNORM)}"
+        raise UsageError(Diagnostic("AOT-S008", message))
     chosen = get_target(target)
     stages = _Stages(report or (lambda phase: None), Path(dump) if dump else None)
     imported = _import(stages, model, batch, dims or {}, trainable, freeze, batchnorm)
     step = _step(stages, imported, _step_options(loss, optimizer, lr, hyper, seed))
     graph, rules, kernels = _kernels(stages, step, chosen)
-    plan = _plan(stages, graph, kernels)
+    plan = _plan(stages, graph, kernels, memory_budget, recompute_budget)
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch, "kernels.so")
         with stages.phase("codegen") as figure:
@@ -125,9 +137,7 @@ def _check_output(folder: Path, force: bool) -> None:
     if folder.exists() and not force:
         hint = "--force replaces it"
         raise UsageError(Diagnostic("AOT-A001", f"'{folder}' exists", hint=hint))
-    parent = folder.absolute().parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise InputError(Diagnostic("AOT-A002", f"cannot write into '{parent}'"))
+    check_parent(folder)
 
 
 class _Stages:
@@ -137,7 +147,11 @@ class _Stages:
         self.report, self.folder = report, folder
         self.dumped = 0
         if folder:
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                message = f"cannot write the dump into '{folder}': {error.strerror}"
+                raise InputError(Diagnostic("AOT-A002", message)) from error
 
     @contextmanager
     def phase(self, name: str) -> Iterator[list[str]]:
@@ -160,16 +174,16 @@ def _import(
     model: str | Path | onnx.ModelProto,
     batch: int | None,
     dims: Mapping[str, int],
-    trainable: Sequence[str],
-    freeze: Sequence[str],
+    trainable: str | Sequence[str],
+    freeze: str | Sequence[str],
     batchnorm: Literal["train", "frozen"],
 ) -> Model:
     options = ImportOptions(
         dims=dict(dims),
         batch=batch,
         default_batch=DEFAULT_BATCH,
-        trainable=tuple(trainable),
-        freeze=tuple(freeze),
+        trainable=_globs(trainable),
+        freeze=_globs(freeze),
         batchnorm=batchnorm,
     )
     with stages.phase("import") as figure:
@@ -183,6 +197,11 @@ def _import(
         stages.notes = (f"inputs: {inputs}", *imported.notes)
     stages.dump("import", imported.module)
     return imported
+
+
+def _globs(given: str | Sequence[str]) -> tuple[str, ...]:
+    """A single pattern may be given as it is."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _parameters(model: Model, role: Role) -> str:
@@ -235,16 +254,39 @@ def _count(rules: Any) -> str:
     return ", ".join(f"{names.count(rule)} {rule}" for rule in dict.fromkeys(names))
 
 
-def _plan(stages: _Stages, graph: KernelGraph, kernels: Sequence[CKernel]) -> Plan:
+def _plan(
+    stages: _Stages,
+    graph: KernelGraph,
+    kernels: Sequence[CKernel],
+    memory_budget: int | None,
+    recompute_budget: float | None,
+) -> Plan:
     with stages.phase("memory") as figure:
-        plan = memory.solve(_with_scratch(graph.plan, kernels)).plan
+        unplaced = _with_scratch(graph.plan, kernels)
+        plan, report = memory.solve(
+            unplaced,
+            memory.model_times(unplaced, _flops(graph)),
+            memory_budget=memory_budget,
+            recompute_budget=recompute_budget,
+        )
         naive = sum(t.nbytes for t in plan.tensors if t.kind is Kind.TEMP)
         figure += [
             f"arena {plan.arena_bytes:,} B (each tensor apart {naive:,} B)",
             f"state and data {plan.persistent_bytes:,} B",
         ]
+        stages.notes = report.notes()
+    stages.dump("memory", report.render())
     stages.dump("plan", _describe(plan))
     return plan
+
+
+def _flops(graph: KernelGraph) -> dict[int, float]:
+    """Arithmetic by kernel, before its schedule; kernels whose loops TVM cannot count are left out."""
+    found = {}
+    for index, kernel in enumerate(graph.kernels):
+        with suppress(tvm.error.InternalError):
+            found[index] = estimate_tir_flops(tvm.IRModule({"main": kernel.func}))
+    return found
 
 
 def _with_scratch(plan: Plan, kernels: Sequence[CKernel]) -> Plan:

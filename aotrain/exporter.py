@@ -20,7 +20,7 @@ from onnx import external_data_helper, numpy_helper
 
 from aotrain.artifact import statefile
 from aotrain.errors import Diagnostic, InputError, UsageError, raise_if_any
-from aotrain.files import replacing
+from aotrain.files import check_listed, check_parent, replacing
 
 SOURCE = "source.onnx"
 """In the artifact: the model as the user gave it; its weights may point into `STATE`."""
@@ -69,6 +69,10 @@ def export(
     if target.exists() and not force:
         message = f"'{target}' exists"
         raise UsageError(Diagnostic("AOT-A001", message, hint="--force replaces it"))
+    if target.is_dir():
+        message, hint = f"'{target}' is a folder, so it is not replaced", "name a file with -o"
+        raise UsageError(Diagnostic("AOT-A001", message, hint=hint))
+    check_parent(target)
     model = read_source(folder)
     checkpoint = Path(state) if state is not None else folder / STATE
     initial = statefile.load(folder / STATE).tensors
@@ -123,10 +127,13 @@ def embed_source(model: onnx.ModelProto, state_file: Path) -> bytes:
 def read_source(folder: Path) -> onnx.ModelProto:
     """The model that the artifact was compiled from, with all its weights."""
     path = folder / SOURCE
+    hint = "give the folder that 'aotrain compile' wrote"
     if not path.is_file():
         message = f"'{folder}' holds no {SOURCE}"
-        hint = "give the folder that 'aotrain compile' wrote"
         raise InputError(Diagnostic("AOT-A201", message, hint=hint))
+    if not (folder / STATE).is_file():
+        raise InputError(Diagnostic("AOT-A202", f"'{folder}' holds no {STATE}", hint=hint))
+    check_listed(folder, SOURCE, STATE)
     try:
         model = onnx.load(path)
     except Exception as error:  # protobuf and onnx raise a dozen kinds here

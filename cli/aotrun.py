@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotrain.errors import Diagnostic, ExitCode, InputError, InternalError
+from aotrain.errors import Diagnostic, ExitCode, InputError, InternalError, UsageError
+from aotrain.files import check_listed
 
 from .console import Console
 
@@ -44,6 +45,7 @@ class Call:
 
     def run(self, console: Console) -> None:
         """Run it, print its results, and end this process with its exit code."""
+        self._check_outputs()
         with ExitStack() as stack:
             command = [str(self._program()), str(self.artifact), *self._words()]
             for pair in self.mapping.items():
@@ -58,10 +60,21 @@ class Call:
     def _program(self) -> Path:
         program = self.artifact / "aotrun"
         if program.is_file():
+            check_listed(self.artifact, "aotrun")  # a truncated one would end by a signal
             return program.absolute()
         message = f"no artifact at '{self.artifact}'"
         hint = "name a folder that 'aotrain compile' wrote"
         raise InputError(Diagnostic("AOT-A010", message, hint=hint))
+
+    def _check_outputs(self) -> None:
+        """aotrun refuses to replace what it reads; of converted data it sees the copy only."""
+        for option in ("save", "output"):
+            path = Path(str(self.options.get(option) or ""))
+            for spec in self.data.values():
+                if spec and path.is_file() and Path(spec).is_file() and path.samefile(spec):
+                    message = f"--{option}: '{path}' is read as well, so it is not replaced"
+                    hint = "name another file"
+                    raise UsageError(Diagnostic("AOT-A001", message, hint=hint))
 
     def _words(self) -> list[str]:
         words = []

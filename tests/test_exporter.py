@@ -1,5 +1,8 @@
 """Weights into the user's graph: only they change, wherever they lie, or nothing is written."""
 
+import hashlib
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -244,3 +247,46 @@ def test_a_weight_that_a_node_computes_becomes_an_initialiser(ir_version, tmp_pa
         np.testing.assert_array_equal(numpy_helper.to_array(found[name]), trained[name])
     exporter.export(folder, output=tmp_path / "same.onnx", check=False)
     assert onnx.load(tmp_path / "same.onnx") == model
+
+
+@pytest.mark.parametrize(
+    "output, code, why",
+    [("folder", "AOT-A001", "is a folder"), ("none/m.onnx", "AOT-A002", "there is no such folder")],
+)
+def test_a_place_that_cannot_be_written(artifact, tmp_path, output, code, why):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(AotError, match=why) as caught:
+        aotrain.export(artifact, output=tmp_path / output, check=False, force=True)
+    assert caught.value.diagnostics[0].code == code
+    assert not list((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.parametrize("name", [exporter.SOURCE, exporter.STATE])
+def test_a_damaged_artifact_is_not_exported(artifact, tmp_path, name):
+    files = {n: (artifact / n).read_bytes() for n in (exporter.SOURCE, exporter.STATE)}
+    listed = {n: {"sha256": hashlib.sha256(raw).hexdigest()} for n, raw in files.items()}
+    (artifact / "manifest.json").write_text(json.dumps({"files": listed}))
+    aotrain.export(artifact, output=tmp_path / "whole.onnx", check=False)
+    raw = bytearray(files[name])
+    raw[len(raw) // 2] ^= 0xFF
+    (artifact / name).write_bytes(raw)
+    with pytest.raises(AotError, match="truncated, corrupted") as caught:
+        aotrain.export(artifact, output=tmp_path / "m.onnx", check=False)
+    assert caught.value.diagnostics[0].code == "AOT-A010"
+    assert not (tmp_path / "m.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ({"batchnorm": "x"}, "batchnorm 'x'"),
+        ({"seed": 1.5}, "seed 1.5"),
+        ({"lr": "fast"}, "lr = fast"),
+        ({"freeze": "scale*", "trainable": "nope"}, "--trainable 'nope'"),
+    ],
+)
+def test_arguments_of_compile_that_make_no_sense(tmp_path, options, why):
+    with pytest.raises(AotError, match=why) as caught:
+        aotrain.compile(linear_with_batchnorm(), output=tmp_path / "m.aot", **options)
+    assert len(caught.value.diagnostics) == 1
+    assert not list(tmp_path.iterdir())

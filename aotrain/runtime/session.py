@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import operator
 import os
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from aotrain.errors import AotError, Diagnostic, InputError, InternalError, UsageError
+from aotrain.files import check_listed
 from aotrain.plan import ITEM_BYTES, Kind, Role
 
 DTYPES = tuple(ITEM_BYTES)
@@ -90,8 +90,6 @@ class NotFiniteError(InputError):
     """The step ran, but its loss is NaN or infinite."""
 
 
-_COPY = "copy the whole folder again, or compile the model again"
-
 _loaded: dict[bytes, ctypes.CDLL] = {}
 """Libraries by the SHA-256 of their files. A process can load only so many that have thread-locals
 (glibc's static TLS), and those of artifacts from one compiler are the same."""
@@ -102,26 +100,11 @@ def _library(folder: Path) -> ctypes.CDLL:
     try:
         digest = hashlib.sha256(path.read_bytes())
         if digest.digest() not in _loaded:
-            _check_digest(folder, digest.hexdigest())
+            check_listed(folder, path.name)  # to load a truncated one ends the process
             _loaded[digest.digest()] = _declare(ctypes.CDLL(str(path)))
     except (OSError, AttributeError) as error:
         raise InputError(Diagnostic("AOT-A010", f"cannot load {path}: {error}")) from error
     return _loaded[digest.digest()]
-
-
-def _check_digest(folder: Path, found: str) -> None:
-    """Refuse a library that is not the manifest's: to load a truncated one ends the process."""
-    try:
-        files = json.loads((folder / "manifest.json").read_bytes())["files"]
-        expected = files["libaotrun.so"]["sha256"]
-    except FileNotFoundError:
-        return
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"{folder / 'manifest.json'} is truncated or corrupted"
-        raise InputError(Diagnostic("AOT-A010", message, hint=_COPY)) from error
-    if found != expected:
-        message = f"{folder / 'libaotrun.so'} is truncated, corrupted or from another artifact"
-        raise InputError(Diagnostic("AOT-A010", message, hint=_COPY))
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:

@@ -75,7 +75,7 @@ class StepOptions:
 def check(options: StepOptions) -> list[Diagnostic]:
     """Every problem that shows without a model."""
     problems = _check_loss(options.loss) + _check_optimizer(options.optimizer)
-    if not 0 <= options.seed < 2**32:
+    if not isinstance(options.seed, int) or not 0 <= options.seed < 2**32:
         problems.append(Diagnostic("AOT-S008", f"seed {options.seed} is not in [0, 2^32)"))
     return problems
 
@@ -123,7 +123,7 @@ def _check_optimizer(optimizer: OptimizerOptions) -> list[Diagnostic]:
             problems.append(Diagnostic("AOT-S003", message, hint=hint))
             continue
         least, bound = HYPER_RANGE[name]
-        if not least <= value < bound:
+        if not isinstance(value, int | float | np.number) or not least <= value < bound:
             message = f"{name} = {value} of {optimizer.kind} is not in [{least}, {bound})"
             problems.append(Diagnostic("AOT-S003", message))
     return problems

@@ -138,11 +138,11 @@ def test_signals_reach_aotrun_and_its_exit_code_comes_back(artifact, number, tmp
     body = """
 import signal, time
 def stop(*_):
-    print("saved", flush=True)
+    os.write(1, b"saved\\n")  # print is not reentrant
     sys.exit(130)
 signal.signal(signal.SIGINT, stop)
 signal.signal(signal.SIGTERM, stop)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 time.sleep(30)
 """
     argv = ["run", artifact(body), "--data", "d"]
@@ -161,3 +161,22 @@ time.sleep(30)
     assert output == "saved\n"
     assert process.returncode == 130
     assert time.monotonic() - started < 20
+
+
+def test_data_is_not_replaced_though_aotrun_reads_a_copy(artifact, tmp_path, capfd):
+    data = tmp_path / "d.npz"
+    np.savez_compressed(data, x=np.zeros(3))
+    before = data.read_bytes()
+    argv = ["run", artifact(), "--data", str(data), "--predict", str(data), "-o", str(data)]
+    assert run(argv) == 2
+    assert "is read as well" in capfd.readouterr().err
+    assert data.read_bytes() == before
+
+
+def test_a_program_that_is_cut_off_is_not_run(artifact, tmp_path, capfd):
+    folder = Path(artifact())
+    listed = {"aotrun": {"sha256": "0" * 64}}
+    (folder / "manifest.json").write_text(json.dumps({"files": listed}))
+    assert run(["run", str(folder), "--data", "d.npz"]) == 1
+    assert "error[AOT-A010]" in capfd.readouterr().err
+    assert not (tmp_path / "log.json").exists()
