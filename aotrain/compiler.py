@@ -87,11 +87,13 @@ def compile(
 
     `batch` is the first dimension of every input; where it is None, a dimension that the file
     leaves open, or fixes at 1, becomes 32. `hyper` holds defaults of the optimizer's scalars, which
-    stay settable at run time; `lr` is short for one of them. `memory_budget` limits the bytes of all
-    tensors together; launches run again where that keeps it, in the least time found.
-    `recompute_budget` (0.1: a tenth of the step) limits that time, or alone gives the least memory
-    that so much time buys. Results are the same bit for bit. `dump` names a folder for every
-    intermediate form; `report` is called after each phase.
+    stay settable at run time; `lr` is short for one of them.
+
+    `memory_budget` limits the bytes of all tensors together; launches run again where that keeps
+    it, in the least time found. `recompute_budget` (0.1: a tenth of the step) limits that time, or
+    alone gives the least memory that so much time buys. Results are the same bit for bit.
+
+    `dump` names a folder for every intermediate form; `report` is called after each phase.
 
     Raises a subclass of `AotError`, and then leaves nothing at `output`: `InputError` for a file
     that cannot be read, `UsageError` for options that make no sense, `UnsupportedModelError` for a
@@ -281,7 +283,7 @@ def _plan(
 
 
 def _flops(graph: KernelGraph) -> dict[int, float]:
-    """Arithmetic by kernel, before its schedule; kernels whose loops TVM cannot count are left out."""
+    """Arithmetic by kernel, before its schedule, where TVM can count it."""
     found = {}
     for index, kernel in enumerate(graph.kernels):
         with suppress(tvm.error.InternalError):

@@ -13,7 +13,7 @@ from aotrain.errors import Diagnostic, InputError
 
 from .base import Among, define, option
 from .console import Console, human_seconds
-from .values import NamedInt, NamedNumber, target_completion
+from .values import Bytes, NamedInt, NamedNumber, Share, target_completion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +71,19 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 )
 @option("--dim", "dims", type=NamedInt(), multiple=True, help="Size of a named dimension.")
 @option("--freeze", multiple=True, metavar="GLOB", help="Weights to keep as they are.")
+@option(
+    "--memory-budget",
+    type=Bytes(),
+    metavar="SIZE",
+    help="Limit of all tensors together, such as 300MiB; some work is then done twice.",
+)
+@option(
+    "--recompute-budget",
+    type=Share(),
+    metavar="SHARE",
+    advanced=True,
+    help="Limit of the time of work done twice, such as 10%; alone: as little memory as it buys.",
+)
 @option("--force", is_flag=True, help="Replace the output where it exists.")
 @option(
     "--trainable",
@@ -163,6 +176,8 @@ def command(console: Console, model: Path, output: Path, **options: Any) -> None
         freeze=options["freeze"],
         batchnorm=options["batchnorm"],
         seed=options["seed"],
+        memory_budget=options["memory_budget"],
+        recompute_budget=options["recompute_budget"],
         force=options["force"],
         dump=options["dump"],
         report=show,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -59,6 +60,39 @@ class NamedWord(click.ParamType):
         if not (equals and name and word):
             self.fail(f"'{value}' is not INPUT=ARRAY, such as x=images", param, ctx)
         return name, word
+
+
+class Bytes(click.ParamType):
+    """`300MiB` -> 314572800; also plain bytes, kB, MB, GB, KiB, GiB."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes, or click's own complaint."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?b?|b?)", value.strip().lower())
+        if not match or float(match[1]) == 0:
+            self.fail(f"'{value}' is no number of bytes, such as 300MiB", param, ctx)
+        power = " kmg".index(match[2][:1].replace("b", "") or " ")
+        return int(float(match[1]) * (1024 if "i" in match[2] else 1000) ** power)
+
+
+class Share(click.ParamType):
+    """`10%` or `0.1` -> 0.1."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The fraction, or click's own complaint."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", value.strip())
+        if not match:
+            self.fail(f"'{value}' is no share, such as 10%", param, ctx)
+        return float(match[1]) / (100 if match[2] else 1)
 
 
 def target_completion(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -51,6 +51,16 @@ class Report:
         """The report of one entry; KeyError when there is none."""
         return {entry.name: entry for entry in self.entries}[name]
 
+    def notes(self) -> tuple[str, ...]:
+        """A line for each entry that runs a launch again, for a summary."""
+        return tuple(
+            f"{e.name}: {len(e.again)} launches run again, {e.extra / max(1, e.nanoseconds):+.1%} "
+            f"time (modelled; any plan {e.extra_bound / max(1, e.nanoseconds):+.1%} at least), "
+            f"arena {e.arena / max(1, e.unbudgeted):.0%} of {e.unbudgeted:,} B"
+            for e in self.entries
+            if e.again
+        )
+
     def render(self, shown: int = 8) -> str:
         """Text; the `shown` largest tensors and dearest second runs of each entry."""
         limit = "" if self.budget is None else f", budget {self.budget:,}"

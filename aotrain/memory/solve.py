@@ -11,8 +11,9 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from aotrain.errors import BudgetError, Diagnostic
+from aotrain.errors import BudgetError, Diagnostic, UsageError, raise_if_any
 from aotrain.memory import derive as derivation
 from aotrain.memory.cost import model_times
 from aotrain.memory.curve import Curve, Point, start
@@ -28,8 +29,7 @@ from aotrain.memory.validate import validate
 from aotrain.plan import Entry, Plan
 
 
-@dataclass(frozen=True)
-class Solution:
+class Solution(NamedTuple):
     """A plan that is ordered, packed and validated, and what is known about it."""
 
     plan: Plan
@@ -62,9 +62,11 @@ def solve(
     the smallest that runs every launch once. A larger budget never gives a slower plan, and equal
     arguments give equal plans, unless `time_limit` seconds end the search first.
 
-    Raises BudgetError (AOT-M010) if no plan found keeps the budgets.
+    Raises BudgetError (AOT-M010) if no plan found keeps the budgets, UsageError (AOT-M011) for one
+    that is not positive.
     """
     started = time.monotonic()
+    _check(memory_budget, recompute_budget)
     known = model_times(plan) if times is None else times
     limited = memory_budget is not None or recompute_budget is not None
     curves = []
@@ -95,6 +97,17 @@ def solve(
         all(curve.complete for curve in curves),
     )
     return Solution(result, report)
+
+
+def _check(memory_budget: int | None, recompute_budget: float | None) -> None:
+    found = []
+    if memory_budget is not None and memory_budget <= 0:
+        found.append(f"a memory budget of {memory_budget} bytes")
+    if recompute_budget is not None and not recompute_budget >= 0:
+        found.append(f"a recompute budget of {recompute_budget}")
+    raise_if_any(
+        (Diagnostic("AOT-M011", f"{message} makes no sense") for message in found), UsageError
+    )
 
 
 def _choose(
