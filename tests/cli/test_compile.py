@@ -44,6 +44,8 @@ def test_defaults(asked, capsys):
         "freeze": (),
         "batchnorm": "train",
         "seed": 0,
+        "memory_budget": None,
+        "recompute_budget": None,
         "force": False,
         "dump": None,
     }
@@ -115,6 +117,9 @@ def test_quiet_prints_nothing(asked, capsys):
         ["--batch", "0"],
         ["--label-smoothing", "1.5"],
         ["--batchnorm", "off"],
+        ["--memory-budget", "0"],
+        ["--memory-budget", "300 MeB"],
+        ["--recompute-budget", "-1"],
     ],
 )
 def test_values_that_make_no_sense(asked, option, capsys):
@@ -122,6 +127,21 @@ def test_values_that_make_no_sense(asked, option, capsys):
     error = capsys.readouterr().err
     assert error.startswith(f"error[AOT-U004]: {option[0]}: ")
     assert not asked
+
+
+@pytest.mark.parametrize(
+    "size, nbytes",
+    [("5000", 5000), ("300MiB", 300 << 20), ("1.5GB", 1_500_000_000), ("64k", 64_000)],
+)
+def test_a_memory_budget_has_a_unit(asked, size, nbytes):
+    assert run(["compile", "m.onnx", "-o", "m.aot", "--memory-budget", size]) == 0
+    assert asked["memory_budget"] == nbytes
+
+
+@pytest.mark.parametrize("share, value", [("10%", 0.1), ("0.1", 0.1), ("150%", 1.5), ("0", 0.0)])
+def test_a_recompute_budget_is_a_share(asked, share, value):
+    assert run(["compile", "m.onnx", "-o", "m.aot", "--recompute-budget", share]) == 0
+    assert asked["recompute_budget"] == pytest.approx(value)
 
 
 def test_all_problems_at_once(monkeypatch, capsys):
