@@ -87,7 +87,7 @@ def shrink(
             trace = prune(simulator, trace, arena)
             curve.add(trace)
             return trace
-        shorter = _cut(curve, trace, arena, style)
+        shorter = _cut(curve, trace, arena, replace(style, horizon=2**stuck - 1))
         if shorter is None:
             return None
         trace = simulator(shorter)
@@ -97,15 +97,18 @@ def shrink(
 
 
 def _cut(curve: Curve, trace: Trace, arena: int, style: Style) -> list[int] | None:
-    """A schedule within `arena` at the peak of `trace`, with fewer segments where it must be."""
+    """A schedule within `arena` at the peak of `trace`; the style gives way where it must."""
     while True:
         cut = WaveCut(curve.problem, trace, int(np.argmax(trace.load)), style)
         again = cut.fit(arena)
         if again:
             return cut.insert(again)
-        if style.segments == 1:
+        if style.segments == 1 and style.horizon == 0:
             return None
-        style = replace(style, segments=style.segments // 2)
+        if style.segments > 1:
+            style = replace(style, segments=style.segments // 2)
+        else:
+            style = replace(style, horizon=style.horizon // 2)
 
 
 def _prove(curve: Curve, base: Trace) -> None:

@@ -28,11 +28,13 @@ STEPS = 12
 class Style:
     """What a cut knows of the time after its position, for which it has no constraint.
 
-    `length` makes a kept value dearer the longer it will live; `segments` keep second runs local.
+    `length` makes a kept value dearer the longer it will live; `segments` keep second runs local;
+    what the next `horizon` runs read stays, or the peak would only move there.
     """
 
     length: float = 0.0
     segments: int = 1
+    horizon: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class WaveCut:
         length = max(1, len(self.trace.schedule))
         weight = []
         pinned = checkpoints(problem, self.trace, self.position, style.segments)
+        pinned |= self._read_soon(style.horizon)
         for task in sorted(self.done):
             possible = problem.tasks[task].replayable and self.deadline[task] > self.position
             possible = possible and task not in pinned
@@ -95,6 +98,13 @@ class WaveCut:
         self._bytes = np.array([problem.values[v].nbytes for _, v in self._keep], np.int64)
         self._weighted = np.array(weight) * self._bytes
         self._time = np.array([problem.tasks[t].nanoseconds for _, t in self._replay], np.float64)
+
+    def _read_soon(self, horizon: int) -> set[int]:
+        """Writers of what the next `horizon` runs read."""
+        runs = self.trace.schedule[self.position + 1 :][:horizon].tolist()
+        return {
+            self.problem.values[v].writer for run in runs for v in self.problem.tasks[run].reads
+        }
 
     def at(self, price: float) -> _Choice:
         """The best choice at `price` ns a byte."""

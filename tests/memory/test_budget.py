@@ -28,9 +28,12 @@ def trained(case: Case, folder: Path, **budget: float) -> tuple[Plan, list[float
         return compiled.plan, losses, state, session.block_bytes
 
 
-# of the arena without a budget; that of resnet18 cannot be lower, the solver proves, for the
+# of the arena without a budget; resnet18 cannot be much lower, the solver proves: the
 # scratch of one gradient is most of it
-@pytest.mark.parametrize("name, share", [("gpt", 0.55), ("vit", 0.55), ("resnet18", 0.9)])
+@pytest.mark.parametrize(
+    "name, share",
+    [("gpt", 0.6), ("vit", 0.6), pytest.param("resnet18", 0.9, marks=pytest.mark.slow)],
+)
 def test_training_is_the_same_bit_for_bit(name: str, share: float, tmp_path: Path) -> None:
     case = TINY[name]
     free, losses, state, free_bytes = trained(case, tmp_path / "free")

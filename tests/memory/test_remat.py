@@ -72,6 +72,21 @@ def test_bound_optimum_and_what_is_found_are_in_this_order(block: int) -> None:
             assert found is None or best <= found.extra
 
 
+@pytest.mark.parametrize("length", [4, 5, 6])
+def test_a_chain_is_near_the_optimum(length: int) -> None:
+    """With room for 3 values every layer runs from the input: (n - 1)(n - 2) / 2 second runs."""
+    problem = chain(length)
+    curve = explored(problem)
+    excess = 0
+    for units in range(3, length + 2):
+        best, found = optimum(problem, 64 * units), curve.best_within(64 * units)
+        assert best is not None and found is not None
+        assert curve.extra_bound(64 * units) <= best <= found.extra
+        excess += found.extra - best
+    assert optimum(problem, 64 * 3) == (length - 1) * (length - 2) // 2
+    assert excess <= 1
+
+
 def test_points_trade_memory_for_time() -> None:
     for seed in range(60):
         points = explored(random_problem(seed, 14)).points
