@@ -23,6 +23,7 @@ A parameter's name is that of a value of the file's graph: an initializer, or a 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,6 +67,17 @@ MOVES: dict[str, tuple[int, ...]] = {
     "Concat": tuple(range(64)),
 }
 """Operators whose result holds the operand's own numbers: input positions that are followed."""
+NEUTRAL: dict[tuple[str, int], float] = {
+    (op, index): value
+    for op in (
+        *("BatchNormalization", "InstanceNormalization", "GroupNormalization"),
+        *("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"),
+    )
+    for index, value in ((1, 1.0), (2, 0.0))
+}
+"""(Norm, position) of scales and shifts: the value that changes nothing."""
+MADE_UP = re.compile(r"val_\d+")
+"""Names that PyTorch's exporter gives to what it makes itself; weights keep those of the module."""
 SHAPE_ONLY = frozenset({"Shape", "Size"})
 MASK_BELOW = -1e4
 _NO_NODE = onnx.NodeProto()
@@ -227,19 +239,29 @@ class Flow:
 
 
 def _is_neutral(name: str, stored: dict[str, np.ndarray], flow: Flow) -> bool:
-    """Ones or zeros for an InstanceNormalization of groups: half of an exported GroupNorm.
+    """Ones for scales or zeros for shifts of norms that the exporter made up: no weight.
 
-    They stand in a Constant node; or, as exporters that lift constants write it, in an initializer,
-    and then the groups show by the Reshape that makes them.
+    ONNX's norms demand what a framework's may lack (`affine=False`), and an exported GroupNorm is
+    an InstanceNormalization of groups with weights of its own behind it. They stand in a Constant
+    node; or, as exporters that lift constants write it, in an initializer or ConstantOfShape that
+    has a name of PyTorch's exporter, or is read behind the Reshape that makes the groups.
     """
-    if name not in stored or len(np.unique(stored[name])) != 1:
+    producer = flow.producer.get(name, _NO_NODE)
+    users = flow.consumers[name]
+    value = _fill(producer) if producer.op_type == "ConstantOfShape" else stored.get(name)
+    neutral = {NEUTRAL.get((node.op_type, index)) for node, index in users}
+    if value is None or len(neutral) != 1 or not np.all(value.reshape(-1) == neutral.pop()):
         return False
-    users = [node for node, _ in flow.consumers[name]]
-    if {node.op_type for node in users} != {"InstanceNormalization"}:
-        return False
-    lifted = flow.producer.get(name, _NO_NODE).op_type != "Constant"
-    makers = {flow.producer.get(node.input[0], _NO_NODE).op_type for node in users}
-    return not lifted or (makers == {"Reshape"} and stored[name].flat[0] in (0, 1))
+    operands = {flow.producer.get(node.input[0], _NO_NODE).op_type for node, _ in users}
+    grouped = {node.op_type for node, _ in users} == {"InstanceNormalization"}
+    halves = grouped and operands == {"Reshape"}
+    return producer.op_type == "Constant" or MADE_UP.fullmatch(name) is not None or halves
+
+
+def _fill(node: onnx.NodeProto) -> np.ndarray:
+    """The one element of a ConstantOfShape."""
+    given = next((decode(a.t) for a in node.attribute if a.name == "value"), None)
+    return np.zeros(1, np.float32) if given is None else given
 
 
 def _weak_weight(

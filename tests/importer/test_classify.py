@@ -124,6 +124,46 @@ def test_half_of_a_group_norm_lifted_to_initializers_is_constant() -> None:
     assert names(imported(alone, constants)) == ["s", "b"]
 
 
+NORMS = {
+    "BatchNormalization": ("mean", "var"),
+    "InstanceNormalization": (),
+    "LayerNormalization": (),
+    "GroupNormalization": (),
+}
+
+
+def norm_of(op: str, form: str, scale: np.ndarray, shift: np.ndarray, prefix: str) -> Model:
+    """`op` on x [2, 3, 4]; scale and shift, `<prefix>1` and `<prefix>2`, are held as `form`."""
+    held = dict(zip((f"{prefix}1", f"{prefix}2"), (scale, shift), strict=True))
+    constants = {"mean": f32(0, 1, 0), "var": f32(1, 2, 1)} if NORMS[op] else {}
+    attributes = {"num_groups": 3} if op == "GroupNormalization" else {}
+    nodes = []
+    for name, value in held.items():
+        tensor = numpy_helper.from_array(value if form == "Constant" else value[:1])
+        if form == "initializer":
+            constants[name] = value
+        elif form == "Constant":
+            nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+        else:
+            constants["size"] = np.array(value.shape)
+            nodes.append(helper.make_node("ConstantOfShape", ["size"], [name], value=tensor))
+    nodes += [node("Relu", "x", "r"), node(op, "r", *held, *NORMS[op], "y", **attributes)]
+    return load(model(nodes, {"x": [2, 3, 4]}, ["y"], constants, opset=21), ImportOptions())
+
+
+@pytest.mark.parametrize("op", NORMS)
+@pytest.mark.parametrize("form", ["initializer", "Constant", "ConstantOfShape"])
+def test_scales_and_shifts_that_the_exporter_made_up_are_constants(op: str, form: str) -> None:
+    """What stands in for the weights of a norm without any (affine=False)."""
+    size = 4 if op == "LayerNormalization" else 3
+    ones, zeros = np.ones(size, np.float32), np.zeros(size, np.float32)
+    assert not names(norm_of(op, form, ones, zeros, "val_"))
+    assert names(norm_of(op, form, 2 * ones, ones, "val_")) == ["val_1", "val_2"]
+    # A module's own weights are as neutral before they are trained.
+    own = names(norm_of(op, form, ones, zeros, "norm.weight"))
+    assert own == ([] if form == "Constant" else ["norm.weight1", "norm.weight2"])
+
+
 def test_arithmetic_takes_vectors_not_scalars_or_masks() -> None:
     mask = np.array([[0, -np.inf, 0]], np.float32)
     constants = {
