@@ -79,6 +79,7 @@ class _Builder:
             hyper=self.hyper,
             origins=self.origins,
             labels=self.loss.classes,
+            ignore_index=self.loss.ignored_label,
             notes=tuple(self.notes),
         )
 

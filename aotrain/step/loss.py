@@ -43,6 +43,11 @@ class Loss:
         return self.fed.shape[self.axis] if self.kind == "cross-entropy" else None
 
     @property
+    def ignored_label(self) -> int | None:
+        """The label that does not count, for cross-entropy."""
+        return self.options.ignore_index if self.kind == "cross-entropy" else None
+
+    @property
     def repeat(self) -> int:
         """Rows of the loss's terms for each row of the batch; 0 where the two do not match."""
         dims = self.target.shape if self.target else self.fed.shape

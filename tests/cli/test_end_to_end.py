@@ -82,6 +82,18 @@ def test_train_and_evaluate(work, trained, capfd):
     assert after["accuracy"] > 0.85 > before["accuracy"]
 
 
+def test_ignored_labels_do_not_count(work, tmp_path, capfd):
+    """-100, the default, from the data file through the compiled artifact."""
+    data = rows(100, 2)
+    np.savez(tmp_path / "some.npz", **{**data, "y": np.where(np.arange(100) < 40, data["y"], -100)})
+    np.savez(tmp_path / "few.npz", **{name: value[:40] for name, value in data.items()})
+    argv = ["eval", str(work / "m.aot"), "--data"]
+    some, few = (
+        json_of([*argv, str(tmp_path / f)], capfd)["epochs"][0] for f in ("some.npz", "few.npz")
+    )
+    assert some["accuracy"] == few["accuracy"]
+
+
 def test_csv_gives_the_same_as_npz(work, trained, tmp_path, capfd):
     data = rows(100, 2)
     table = np.column_stack([data["x"], data["y"]])

@@ -57,11 +57,17 @@ def test_state_and_signature_of_adamw() -> None:
     assert evaluate.params == (*SIZES, "x", "y", "rows")
     assert evaluate.results == ("loss", "correct", "count")
     assert (predict.params, predict.results) == ((*SIZES, "x"), ("output",))
-    assert step.labels == 3
+    assert (step.labels, step.ignore_index) == (3, -100)
     assert [(s.name, s.shape, s.dtype) for s in step.inputs] == [
         ("x", (BATCH, 6), "float32"),
         ("y", (BATCH,), "int64"),
     ]
+
+
+@pytest.mark.parametrize("kind, ignored", [("cross-entropy", 255), ("mse", None)])
+def test_the_loader_learns_which_label_is_ignored(kind: str, ignored: int | None) -> None:
+    loss = LossOptions(kind) if ignored is None else LossOptions(kind, ignore_index=ignored)
+    assert build(mlp(weights(), batch=BATCH), StepOptions(loss)).ignore_index == ignored
 
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "nesterov", "adam", "adamw"])
