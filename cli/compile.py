@@ -70,7 +70,9 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
     help="Rows a step (32 where the file leaves it open).",
 )
 @option("--dim", "dims", type=NamedInt(), multiple=True, help="Size of a named dimension.")
-@option("--freeze", multiple=True, metavar="GLOB", help="Weights to keep as they are.")
+@option(
+    "--freeze", multiple=True, metavar="GLOB", advanced=True, help="Weights to keep as they are."
+)
 @option(
     "--memory-budget",
     type=Bytes(),
