@@ -54,6 +54,8 @@ _EXP = (
 )
 _LOG2E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+#: Math calls, each of what the one before made, that are expanded.
+LONGEST = 2
 #: ln of the largest float32, and of the smallest normal one.
 _EXP_MAX, _EXP_MIN = 88.72283905206835, -87.33654475
 
@@ -252,18 +254,48 @@ _UNARY = {
 }
 
 
-def _rewrite(call: ir.Call) -> Expr:
+def _expanded(call: ir.Call) -> Expr:
     name = getattr(call.op, "name", "")
-    if str(getattr(call.ty, "dtype", "")) != "float32":
-        return call
-    if name in _UNARY:
-        return _UNARY[name](call.args[0])
     if name == "tirx.pow":
         power = _power(call.args[0], call.args[1])
         return call if power is None else power
-    return call
+    return _UNARY[name](call.args[0])
+
+
+def _is_math(call: ir.Call) -> bool:
+    name = getattr(call.op, "name", "")
+    return str(getattr(call.ty, "dtype", "")) == "float32" and (
+        name in _UNARY or name == "tirx.pow"
+    )
+
+
+def _depth(expr: Expr, bound: dict[tirx.Var, int]) -> int:
+    """At least how many math calls stand one in the other; `bound` has that of variables."""
+    calls: list[bool] = []
+    inner = [0]
+    tvm_ffi.structural_walk(
+        expr,
+        (ir.Call, lambda call: calls.append(_is_math(call))),
+        (tirx.Var, lambda var, _: inner.append(bound.get(var, 0))),
+    )
+    return sum(calls) + max(inner)
 
 
 def rewrite(body: tirx.Stmt) -> tirx.Stmt:
-    """`body` with its float32 calls to exp, log, tanh, sigmoid, erf, rsqrt and pow expanded."""
-    return tvm_ffi.structural_map(body, (ir.Call, _rewrite))
+    """`body` with its float32 calls to exp, log, tanh, sigmoid, erf, rsqrt and pow expanded.
+
+    A call of what two others made (the tanh of a softplus) stays: TVM's analyzers copy a variable's
+    value into its uses, so that their time is exponential in the length of such a chain.
+    """
+    bound: dict[tirx.Var, int] = {}
+
+    def bind(let: tirx.Let) -> None:
+        bound[let.var] = _depth(let.value, bound)
+
+    def expand(call: ir.Call) -> Expr:
+        if not _is_math(call) or _depth(call.args[0], bound) >= LONGEST:
+            return call
+        return _expanded(call)
+
+    tvm_ffi.structural_walk(body, (tirx.Let, bind), order="pre")
+    return tvm_ffi.structural_map(body, (ir.Call, expand), order="pre")

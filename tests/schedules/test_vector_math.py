@@ -100,3 +100,20 @@ def test_no_scalar_math_call_is_left() -> None:
     kernel, _ = schedule(te.create_prim_func([x, y]), TARGET)
     text = kernel.script()
     assert not any(call in text for call in ("T.exp", "T.erf", "T.tanh"))
+
+
+def test_a_chain_of_functions_stays_fit_for_the_analyzers() -> None:
+    """sigmoid(log(1 + exp x)): time to lower was exponential in the length of such a chain."""
+
+    def chain(x: tirx.Expr) -> tirx.Expr:
+        return tirx.sigmoid(tirx.log(tirx.exp(x) + tirx.const(1.0, "float32")))
+
+    x = te.placeholder((COUNT,), name="x")
+    kernel, _ = schedule(
+        te.create_prim_func([x, te.compute((COUNT,), lambda i: chain(x[i]))]), TARGET
+    )
+    text = kernel.script()
+    assert "T.sigmoid(" in text and "T.exp(" not in text and "T.log(" not in text
+    values = np.linspace(-20, 20, 1000, dtype="float32")
+    expected = 1 / (1 + 1 / (1 + np.exp(values.astype("float64"))))
+    np.testing.assert_allclose(compiled(chain)(values), expected, rtol=1e-6)
