@@ -7,6 +7,9 @@ only move data (Identity, Transpose, Reshape, Gather by constants, ...):
 strong  weights and biases of Conv, Gemm, MatMul, norms, recurrent layers, PRelu's slope, the table
         of a Gather: TRAINABLE, wherever the tensor comes from (an initializer, a Constant node, or
         computed: ConstantOfShape, DequantizeLinear of a stored int8 weight).
+through operands of the arithmetic that makes a strong one (weight normalisation, softmax(w)):
+        TRAINABLE in its place, if it is an initializer with more than one element, no mask and not
+        named by the exporter that folded it.
 buffer  mean and variance of BatchNormalization: BUFFER (FROZEN with batchnorm="frozen").
 weak    an operand of Add, Sub, Mul, Div, Sum, Concat, Where: TRAINABLE if it is stored
         (initializer, Constant; ConstantOfShape of a stored shape for Add, Mul), has more than one
@@ -67,6 +70,16 @@ MOVES: dict[str, tuple[int, ...]] = {
     "Concat": tuple(range(64)),
 }
 """Operators whose result holds the operand's own numbers: input positions that are followed."""
+COMPUTES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(["Add", "Sub", "Mul", "Div", "MatMul", "PRelu"], (0, 1)),
+    **dict.fromkeys(["Sum", "Mean", "Min", "Max", "Einsum"], tuple(range(8))),
+    **dict.fromkeys(["Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Pow", "Clip"], (0,)),
+    **dict.fromkeys(["Softmax", "LogSoftmax", "Sigmoid", "Tanh", "Softplus", "Relu", "Elu"], (0,)),
+    **dict.fromkeys(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1"], (0,)),
+    **dict.fromkeys(["ReduceL2", "ReduceSumSquare", "ReduceLogSumExp", "LpNormalization"], (0,)),
+    "Where": (1, 2),
+}
+"""Operators with a gradient by which a stored tensor becomes a weight: operand positions."""
 NEUTRAL: dict[tuple[str, int], float] = {
     (op, index): value
     for op in (
@@ -76,8 +89,8 @@ NEUTRAL: dict[tuple[str, int], float] = {
     for index, value in ((1, 1.0), (2, 0.0))
 }
 """(Norm, position) of scales and shifts: the value that changes nothing."""
-MADE_UP = re.compile(r"val_\d+")
-"""Names that PyTorch's exporter gives to what it makes itself; weights keep those of the module."""
+MADE_UP = re.compile(r"val_\d+|onnx::\w+_\d+")
+"""Names that PyTorch's exporters give to what they make; weights keep those of the module."""
 SHAPE_ONLY = frozenset({"Shape", "Size"})
 MASK_BELOW = -1e4
 _NO_NODE = onnx.NodeProto()
@@ -119,7 +132,10 @@ def classify(
             problems.append(_conflict(name, flow))
         elif "buffer" in uses:
             roles[name] = Role.FROZEN if options.batchnorm == "frozen" else Role.BUFFER
-        elif ("strong" in uses and not _is_neutral(name, stored, flow)) or _weak_weight(
+        elif "strong" in uses and not _is_neutral(name, stored, flow):
+            if not any(roles.get(n) is Role.TRAINABLE for n in flow.made_of(name)):
+                roles[name] = Role.TRAINABLE
+        elif _weak_weight(name, uses, stored, flow) or _is_made_into_weight(
             name, uses, stored, flow
         ):
             roles[name] = Role.TRAINABLE
@@ -224,9 +240,11 @@ class Flow:
     def _position(self, node: onnx.NodeProto, index: int) -> set[str]:
         op = node.op_type
         if not any(out in self.dynamic for out in node.output):
+            kinds = {kind for out in node.output for kind in self.uses(out)}
             if index in MOVES.get(op, ()) and not self.copies.intersection(node.output):
-                return {kind for out in node.output for kind in self.uses(out)}
-            return set()
+                return kinds
+            made = index in COMPUTES.get(op, ()) and kinds & {"strong", "through"}
+            return {"through"} if made else set()
         if index in STRONG.get(op, ()):
             return {"strong"}
         if index in BUFFERS.get(op, ()):
@@ -236,6 +254,31 @@ class Flow:
         if op == "Expand" and index == 0:
             return {"weak"}
         return set()
+
+    def made_of(self, name: str) -> set[str]:
+        """Initializers that `name` is computed from by moves and arithmetic."""
+        seen, stack = {name}, [name]
+        while stack:
+            current = stack.pop()
+            node = self.producer.get(current, _NO_NODE) if current not in self.copies else _NO_NODE
+            followed = (*MOVES.get(node.op_type, ()), *COMPUTES.get(node.op_type, ()))
+            found = {n for index, n in enumerate(node.input) if index in followed} - seen
+            seen |= found
+            stack += found
+        return {n for n in seen if self.is_kept(n)}
+
+    def is_kept(self, name: str) -> bool:
+        """Whether the tensor is an initializer, or the copy of a merged one."""
+        return name in self.leaves or name in self.copies
+
+
+def _is_made_into_weight(
+    name: str, uses: frozenset[str], stored: dict[str, np.ndarray], flow: Flow
+) -> bool:
+    if "through" not in uses or name not in stored or not flow.is_kept(name):
+        return False
+    folded = MADE_UP.fullmatch(name) is not None  # what arithmetic was before the export
+    return stored[name].size > 1 and not is_mask(stored[name]) and not folded
 
 
 def _is_neutral(name: str, stored: dict[str, np.ndarray], flow: Flow) -> bool:

@@ -191,6 +191,28 @@ def test_clip_bounds_and_pad_values_are_constants() -> None:
     assert not names(imported(nodes, constants))
 
 
+def test_a_weight_that_arithmetic_makes_is_trained_where_it_is_stored() -> None:
+    """Weight normalisation, g v / |v|, and a softmax over a weight: their gradients pass."""
+    nodes = [
+        node("ReduceL2", "v", "norm", axes=[1], keepdims=1),
+        node("Div", "v", "norm", "unit"),
+        node("Mul", "unit", "g", "w"),
+        node("MatMul", "x", "w", "h"),
+        node("Softmax", "s", "mix"),
+        node("MatMul", "h", "mix", "y"),
+    ]
+    constants = {"v": W, "g": f32(1, 2, 3).reshape(3, 1), "s": W}
+    made = load(model(nodes, {"x": [2, 3]}, ["y"], constants, opset=17), ImportOptions())
+    assert names(made) == ["v", "g", "s"]
+    mask = np.tril(np.ones((3, 3), np.float32))
+    pruned = [node("Mul", "w", "mask", "kept"), node("MatMul", "x", "kept", "y")]
+    assert names(imported(pruned, {"w": W, "mask": mask})) == ["w"]
+    scaled = [node("Mul", "w", "scale", "kept"), node("MatMul", "x", "kept", "y")]
+    assert names(imported(scaled, {"w": W, "scale": f32(0.1)})) == ["w"]
+    folded = [node("Div", "w", "onnx::Div_7", "unit"), node("MatMul", "x", "unit", "y")]
+    assert names(imported(folded, {"w": W, "onnx::Div_7": f32(1, 2, 3)})) == ["w"]
+
+
 def test_arithmetic_among_constants_makes_no_parameter() -> None:
     # A rotary table: positions times frequencies, then cos.
     nodes = [
