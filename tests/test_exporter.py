@@ -290,3 +290,15 @@ def test_arguments_of_compile_that_make_no_sense(tmp_path, options, why):
         aotrain.compile(linear_with_batchnorm(), output=tmp_path / "m.aot", **options)
     assert len(caught.value.diagnostics) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_case_that_onnxruntime_lacks_is_checked_by_the_reference(tmp_path):
+    """It refuses a dilated Conv with auto_pad only when it runs."""
+    w = numpy_helper.from_array(np.ones((1, 1, 3, 3), np.float32), "w")
+    node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", dilations=[2, 2])
+    x, y = (helper.make_tensor_value_info(name, F, [2, 1, 5, 5]) for name in "xy")
+    graph = helper.make_graph([node], "net", [x], [y], [w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    aotrain.compile(model, output=tmp_path / "m.aot", loss="mse", batch=2)
+    done = exporter.export(tmp_path / "m.aot", output=tmp_path / "out.onnx")
+    assert done.error < 1e-5
