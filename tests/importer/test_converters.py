@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 import onnxruntime
@@ -24,6 +25,11 @@ INTS2 = np.array([[2, 3, -4], [5, -3, 3]], np.int64)
 BOOLS = np.array([True, False, True])
 IDS = np.array([[0, 2, -1], [1, -3, 2]], np.int64)
 MISSING = (ort_errors.NotImplemented, ort_errors.Fail, ort_errors.InvalidGraph)
+
+
+def d(*shape: int) -> np.ndarray:
+    """A float64 input of this shape."""
+    return np.random.default_rng(prod(shape)).normal(size=shape)
 
 
 def f(*values: float) -> Const:
@@ -278,6 +284,11 @@ NORMS = [
     C("InstanceNormalization", [(2, 3, 4, 5), (3,), (3,)]),
     C("InstanceNormalization", [(2, 3, 4), (3,), (3,)], {"epsilon": 0.1}),
     C("GroupNormalization", [(2, 4, 3, 3), (4,), (4,)], {"num_groups": 2}),
+    C("LayerNormalization", [d(2, 3, 4), d(4), d(4)]),
+    C("LayerNormalization", [d(2, 3, 4), d(3, 4)], {"axis": 1, "epsilon": 0.1}),
+    C("RMSNormalization", [d(2, 3, 4), d(4)], {}, 23),
+    C("InstanceNormalization", [d(2, 3, 4), d(3), d(3)], {"epsilon": 0.1}),
+    C("GroupNormalization", [d(2, 4, 3, 3), d(4), d(4)], {"num_groups": 2}),
     C("LpNormalization", [(2, 3, 4)], {"axis": 1, "p": 1}),
     C("LpNormalization", [(2, 3, 4)]),
     C("LRN", [(2, 5, 3, 3)], {"size": 3, "alpha": 0.1, "beta": 0.6, "bias": 1.5}),

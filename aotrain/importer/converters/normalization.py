@@ -70,7 +70,11 @@ def _layer_norm(n: Node) -> relax.Expr | tuple[relax.Expr, ...]:
     axis, epsilon = n.axis(-1), _epsilon(n)
     axes, shape = list(range(axis, n.rank())), n.shape()[axis:]
     scale, bias = (_spread(n, i, shape) for i in (1, 2))
-    y = n.emit(R.nn.layer_norm(n.x(0), scale, bias, axes, epsilon))
+    if _is_wide(n):
+        y = n.emit(R.multiply(_standardised(n, n.x(0), axes), scale))
+        y = n.emit(R.add(y, bias))
+    else:
+        y = n.emit(R.nn.layer_norm(n.x(0), scale, bias, axes, epsilon))
     if not (n.wants(1) or n.wants(2)):
         return y
     mean = n.emit(R.mean(n.x(0), axes, True))
@@ -88,10 +92,29 @@ def _spread(n: Node, index: int, shape: tuple[int, ...]) -> relax.Expr:
     return x if shape_of(x) == tuple(shape) else n.emit(R.broadcast_to(x, list(shape)))
 
 
+def _is_wide(n: Node) -> bool:
+    """Whether the input is of 64 bits: TVM's norms compute in 32, or refuse."""
+    return n.dtype() == "float64"
+
+
+def _standardised(n: Node, x: relax.Expr, axes: list[int]) -> relax.Expr:
+    """(x - mean) / sqrt(variance + epsilon), both over `axes`."""
+    centred = n.emit(R.subtract(x, n.emit(R.mean(x, axes, True))))
+    var = n.emit(R.mean(n.emit(R.multiply(centred, centred)), axes, True))
+    return n.emit(R.divide(centred, n.emit(R.sqrt(n.emit(R.add(var, n.scalar(_epsilon(n))))))))
+
+
+def _per_channel(n: Node, x: relax.Expr, scale: relax.Expr, bias: relax.Expr) -> relax.Expr:
+    """x * scale + bias, both [C], of x [N, C, ...]."""
+    shape = [n.shape()[1]] + [1] * (n.rank() - 2)
+    scale, bias = (n.emit(R.reshape(v, shape)) for v in (scale, bias))
+    return n.emit(R.add(n.emit(R.multiply(x, scale)), bias))
+
+
 def _rms_norm(n: Node) -> relax.Expr:
     axis = n.axis(-1)
     axes, shape = list(range(axis, n.rank())), n.shape()[axis:]
-    if axis == 0:  # TVM's lowering needs a dimension that is not reduced
+    if axis == 0 or _is_wide(n):  # TVM's lowering needs a dimension that is not reduced
         square = n.emit(R.mean(n.emit(R.multiply(n.x(0), n.x(0))), axes, True))
         root = n.emit(R.sqrt(n.emit(R.add(square, n.scalar(_epsilon(n))))))
         return n.emit(R.multiply(n.emit(R.divide(n.x(0), root)), n.x(1)))
@@ -100,6 +123,8 @@ def _rms_norm(n: Node) -> relax.Expr:
 
 def _instance_norm(n: Node) -> relax.Expr:
     axes = list(range(2, n.rank()))
+    if _is_wide(n):
+        return _per_channel(n, _standardised(n, n.x(0), axes), n.x(1), n.x(2))
     return n.emit(R.nn.instance_norm(n.x(0), n.x(1), n.x(2), 1, axes, _epsilon(n)))
 
 
@@ -109,6 +134,10 @@ def _group_norm(n: Node) -> relax.Expr:
     scale, bias = n.x(1), n.x(2)
     if n.shape(1)[0] != channels:
         scale, bias = (n.emit(R.repeat(v, channels // groups, 0)) for v in (scale, bias))
+    if _is_wide(n):
+        apart = n.emit(R.reshape(n.x(0), (n.shape()[0], groups, -1)))
+        whole = n.emit(R.reshape(_standardised(n, apart, [2]), n.shape()))
+        return _per_channel(n, whole, scale, bias)
     axes = list(range(2, n.rank()))
     return n.emit(R.nn.group_norm(n.x(0), scale, bias, groups, 1, axes, _epsilon(n)))
 
