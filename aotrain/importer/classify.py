@@ -11,7 +11,7 @@ through operands of the arithmetic that makes a strong one (weight normalisation
         TRAINABLE in its place, if it is an initializer with more than one element, no mask and not
         named by the exporter that folded it.
 buffer  mean and variance of BatchNormalization: BUFFER (FROZEN with batchnorm="frozen").
-weak    an operand of Add, Sub, Mul, Div, Sum, Concat, Where: TRAINABLE if it is stored
+weak    an operand of Add, Sub, Mul, Div, Sum, Max, Min, Concat, Where: TRAINABLE if it is stored
         (initializer, Constant; ConstantOfShape of a stored shape for Add, Mul), has more than one
         element, and is not a mask, that is, two or more distinct values, all 0, 1 or <= -1e4.
 other   Clip bounds, pad values, Resize and quantisation scales, RNN initial states: constant.
@@ -60,7 +60,7 @@ STRONG: dict[str, tuple[int, ...]] = {
     "RNN": (1, 2, 3),
 }
 BUFFERS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
-WEAK = frozenset(["Add", "Sub", "Mul", "Div", "Sum", "Concat", "Where"])
+WEAK = frozenset(["Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Concat", "Where"])
 WEAK_GENERATED = frozenset(["Add", "Mul"])
 MOVES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(["Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"], (0,)),

@@ -176,9 +176,11 @@ def test_arithmetic_takes_vectors_not_scalars_or_masks() -> None:
         node("Add", "x", "bias", "a"),
         node("Mul", "a", "scale", "b"),
         node("Add", "b", "eps", "c"),
-        node("Add", "c", "mask", "y"),
+        node("Add", "c", "mask", "d"),
+        node("Max", "d", "floor", "y"),
     ]
-    assert names(imported(nodes, constants)) == ["bias", "scale"]
+    constants["floor"] = f32(-1, -2, -3)
+    assert names(imported(nodes, constants)) == ["bias", "scale", "floor"]
 
 
 def test_clip_bounds_and_pad_values_are_constants() -> None:
