@@ -21,6 +21,10 @@ import numpy.typing as npt
 from aotrain.memory.liveness import Lifetime
 
 Array = npt.NDArray[np.int64]
+Place = tuple[int, int]
+"""(offset, preference) of the tensor placed last: the next one's is greater, so that tensors at one
+offset are placed in one order only."""
+
 Rank = Callable[["_Instance"], npt.NDArray[Any]]
 
 
@@ -88,7 +92,7 @@ class _Part:
     """Tensors that share no section with others to be placed; `parent` is the choice behind it."""
 
     members: Array  # by birth
-    below: int
+    below: Place
     parent: int
     others: _Part | None  # parts that come after
 
@@ -106,7 +110,8 @@ class _Descent:
     """One depth-first search; placements are undone from a trail."""
 
     def __init__(self, instance: _Instance, capacity: int, rank: npt.NDArray[Any]) -> None:
-        self.instance, self.rank = instance, rank
+        self.instance = instance
+        self.preference = np.argsort(np.argsort(-rank, kind="stable"), kind="stable")
         count = len(instance.size)
         self.lowest = np.zeros(count, np.int64)  # offset at which it could lie now
         self.floor = np.zeros(len(instance.load), np.int64)
@@ -119,7 +124,7 @@ class _Descent:
     def run(self, nodes: int) -> Array | None:
         """Offsets by tensor, None after `nodes` placements without success."""
         self.nodes = nodes
-        todo = self._parts(np.argsort(self.instance.begin, kind="stable"), 0, -1, None)
+        todo = self._parts(np.argsort(self.instance.begin, kind="stable"), (0, -1), -1, None)
         choices: list[_Choice] = []
         while todo is not None:
             candidates = iter(self._candidates(todo.members, todo.below).tolist())
@@ -141,16 +146,18 @@ class _Descent:
             for candidate in choice.candidates:
                 if self._place(candidate):
                     rest = choice.part.members[choice.part.members != candidate]
-                    if self._hopeful(rest):
-                        offset = int(self.offsets[candidate])
-                        return (self._parts(rest, offset, len(choices) - 1, choice.part.others),)
+                    place = int(self.offsets[candidate]), int(self.preference[candidate])
+                    if self._hopeful(rest, place):
+                        return (self._parts(rest, place, len(choices) - 1, choice.part.others),)
                     self._undo(choice.mark)
             if choice.part.parent < 0:
                 return None
             del choices[choice.part.parent + 1 :]
         return None
 
-    def _parts(self, members: Array, below: int, parent: int, others: _Part | None) -> _Part | None:
+    def _parts(
+        self, members: Array, below: Place, parent: int, others: _Part | None
+    ) -> _Part | None:
         """Split `members` (by birth) where no tensor spans; none may lie lower than `below`."""
         if not len(members):
             return others
@@ -160,26 +167,36 @@ class _Descent:
             others = _Part(part, below, parent, others)
         return others
 
-    def _candidates(self, members: Array, below: int) -> Array:
+    def _open(self, members: Array, below: Place) -> npt.NDArray[np.bool_]:
+        """Which of `members` may still lie at their lowest offset."""
+        lowest, (offset, preference) = self.lowest[members], below
+        return (lowest > offset) | ((lowest == offset) & (self.preference[members] > preference))
+
+    def _candidates(self, members: Array, below: Place) -> Array:
         """Tensors to place next, the most promising first.
 
-        Canonical: none lies below the last one placed; none above where another fits beneath it.
+        Canonical: none before the last one placed; none above where another fits beneath it.
         """
         lowest = self.lowest[members]
         limit = (lowest + self.instance.size[members]).min()
-        fits = (lowest >= below) & (lowest < limit)
-        return members[fits][np.lexsort((-self.rank[members[fits]], lowest[fits]))]
+        fits = self._open(members, below) & (lowest < limit)
+        return members[fits][np.lexsort((self.preference[members[fits]], lowest[fits]))]
 
-    def _hopeful(self, members: Array) -> bool:
-        """Whether no section must waste more than it may, for all that could cover its floor."""
+    def _hopeful(self, members: Array, below: Place) -> bool:
+        """Whether no section must waste more than it may, for all that could cover its floor.
+
+        What may no longer lie at its lowest offset will rest on something that is yet to come, and
+        that lies at `below` at least.
+        """
         if not len(members):
             return True
-        begin, end = self.instance.begin[members], self.instance.end[members]
-        by_height = np.argsort(-self.lowest[members], kind="stable")
+        begin, end, size = (
+            x[members] for x in (self.instance.begin, self.instance.end, self.instance.size)
+        )
+        lowest = np.where(self._open(members, below), self.lowest[members], below[0] + size.min())
+        by_height = np.argsort(-lowest, kind="stable")
         reach = np.zeros(len(self.floor), np.int64)
-        for b, e, low in zip(
-            begin[by_height], end[by_height], self.lowest[members][by_height], strict=True
-        ):
+        for b, e, low in zip(begin[by_height], end[by_height], lowest[by_height], strict=True):
             reach[b:e] = low
         return not ((reach - self.floor > self.slack) & (self.rest > 0)).any()
 

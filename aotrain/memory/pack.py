@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from aotrain.memory.exact import search
 from aotrain.memory.liveness import Lifetime, lifetimes, max_load
-from aotrain.plan import Kind, Plan, align
+from aotrain.plan import ALIGNMENT, Kind, Plan, align
 
 Order = Callable[[Lifetime], tuple[int, ...]]
 
@@ -30,6 +30,9 @@ ORDERS: dict[str, Order] = {
 
 EFFORT = 2000
 """Placements tried in one descent of the search: bounded by count, so that it is deterministic."""
+
+PRECISION = 1 / 128
+"""Of `max_load`: the search halves what is between its last failure and success down to this."""
 
 
 def pack(plan: Plan) -> Plan:
@@ -55,12 +58,16 @@ def pack_lifetimes(alive: Sequence[Lifetime]) -> tuple[dict[int, int], int]:
     """Offsets by tensor and the bytes needed in all."""
     bound = max_load(alive)
     best, size = _portfolio(alive, bound)
-    low = bound
-    while low < size:  # the search succeeds at `size` and above: halve what is between
-        found = search(alive, low, nodes=EFFORT, restarts=6)
-        if found is not None:
+    low = capacity = bound
+    while capacity < size:
+        found = search(alive, capacity, nodes=EFFORT, restarts=6)
+        if found is None:
+            low = capacity
+        else:
             best, size = found, max(found[life.tensor] + life.nbytes for life in alive)
-        low = align(low + max(size - low, 2) // 2) if found is None else size
+        if size - low <= max(ALIGNMENT, bound * PRECISION):
+            break
+        capacity = align((low + size) // 2)
     return best, size
 
 

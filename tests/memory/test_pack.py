@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from hypothesis import given
 
@@ -10,6 +12,32 @@ from tests.memory.plans import plans
 
 def lives(*intervals: tuple[int, int, int]) -> list[Lifetime]:
     return [Lifetime(i, 64 * n, a, b) for i, (n, a, b) in enumerate(intervals)]
+
+
+def perfect(seed: int, cuts: int = 100, side: int = 256) -> list[Lifetime]:
+    """A square of time and bytes cut into rectangles at random: `side` lines of 64 suffice."""
+    rng = random.Random(seed)
+    boxes = [(0, side, 0, side)]  # births, deaths, lowest and highest line
+    for _ in range(cuts):
+        box = max(boxes, key=lambda b: (b[1] - b[0]) * (b[3] - b[2]) * rng.random())
+        begin, end, low, high = box
+        boxes.remove(box)
+        if end - begin > 1 and (rng.random() < 0.5 or high - low < 2):
+            cut = rng.randrange(begin + 1, end)
+            boxes += [(begin, cut, low, high), (cut, end, low, high)]
+        else:
+            cut = rng.randrange(low + 1, high)
+            boxes += [(begin, end, low, cut), (begin, end, cut, high)]
+    return lives(*((high - low, begin, end - 1) for begin, end, low, high in sorted(boxes)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_layout_without_waste_is_found(seed: int) -> None:
+    """First fit needs 312 to 357 lines for these, so the search must close the gap."""
+    alive = perfect(seed)
+    offsets, size = pack_lifetimes(alive)
+    assert size == max_load(alive) == 256 * 64
+    assert len(offsets) == len(alive)
 
 
 @given(plans())
