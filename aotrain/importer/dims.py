@@ -143,14 +143,10 @@ MOST_BYTES = 2**48
 
 
 def _impossible(specs: list[TensorSpec]) -> list[Diagnostic]:
-    """Inputs that hold nothing, or more than any machine does."""
+    """Inputs that hold more than any machine does."""
     problems = []
     for spec in specs:
-        if 0 in spec.shape:
-            axis = spec.shape.index(0)
-            message = f"dimension {axis} of input '{spec.name}' is 0: there is nothing to train on"
-            problems.append(Diagnostic("AOT-I008", message, hint="Export it with its real size."))
-        elif math.prod(spec.shape) * ITEM_BYTES[spec.dtype] > MOST_BYTES:
+        if math.prod(spec.shape) * ITEM_BYTES[spec.dtype] > MOST_BYTES:
             message = f"input '{spec.name}' of {list(spec.shape)} is larger than any memory"
             problems.append(
                 Diagnostic("AOT-I008", message, hint="Give a smaller --batch or --dim.")

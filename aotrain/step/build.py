@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax.utils import copy_with_new_vars
 
 from aotrain.autodiff import Request, differentiate
-from aotrain.errors import Diagnostic, UnsupportedModelError, UsageError, raise_if_any
+from aotrain.errors import Diagnostic, InputError, UnsupportedModelError, UsageError, raise_if_any
 from aotrain.importer.model import Model, Origin
 from aotrain.plan import Role
 from aotrain.step.graph import Graph
@@ -33,6 +33,7 @@ def build(model: Model, options: StepOptions | None = None) -> TrainStep:
 
     Raises:
         UsageError: an option that makes no sense, or that does not suit the model (AOT-S00x).
+        InputError: an input without elements (AOT-S012).
         UnsupportedModelError: nothing to train (AOT-S001, AOT-S011), a name that the step needs
             itself (AOT-S010), a missing gradient (AOT-G00x).
     """

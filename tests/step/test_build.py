@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from aotrain.errors import UnsupportedModelError
+from aotrain.errors import InputError, UnsupportedModelError
 from aotrain.ops.registry import define
 from aotrain.plan import Role
 from aotrain.step import LossOptions, OptimizerOptions, StepOptions, TrainStep, build
@@ -198,6 +198,11 @@ def test_a_parameter_that_the_loss_does_not_depend_on_stays_without_decay() -> N
     assert "optim.m.lost" not in [s.name for s in step.state]
     assert "lost" in step.entries[0].params
     assert "lost" not in step.entries[0].results
+
+
+def test_an_input_without_elements_is_refused() -> None:
+    with pytest.raises(InputError, match=r"AOT-S012.*dimension 0 of input 'x' is 0"):
+        build(mlp(weights(), batch=0))
 
 
 def test_nothing_to_train_is_refused() -> None:
