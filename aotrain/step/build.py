@@ -38,6 +38,7 @@ def build(model: Model, options: StepOptions | None = None) -> TrainStep:
             itself (AOT-S010), a missing gradient (AOT-G00x).
     """
     options = options or StepOptions()
+    raise_if_any(_empty_inputs(model), InputError)
     loss, usage = None, check(options)
     if not usage:
         loss, usage = resolve(model, options.loss)
@@ -45,6 +46,19 @@ def build(model: Model, options: StepOptions | None = None) -> TrainStep:
     raise_if_any([*usage, *unsupported], UsageError if usage else UnsupportedModelError)
     assert loss
     return _Builder(model, options, loss).build()
+
+
+def _empty_inputs(model: Model) -> list[Diagnostic]:
+    """A model may be fed nothing; a training step may not."""
+    return [
+        Diagnostic(
+            "AOT-S012",
+            f"dimension {spec.shape.index(0)} of input '{spec.name}' is 0: nothing to train on",
+            hint="export it with its real size",
+        )
+        for spec in model.inputs
+        if 0 in spec.shape
+    ]
 
 
 class _Builder:
