@@ -36,7 +36,7 @@ GOOD = 0.002
 """Of the step's time: a schedule so near its bound needs no other style."""
 
 
-def explore(curve: Curve, *, deadline: float, seed: int) -> None:
+def explore(curve: Curve, *, deadline: float) -> None:
     """Add points until the smallest arena that can be reached, or until `deadline`."""
     simulator = Simulator(curve.problem)
     base = simulator(improve(curve.problem, branches_first(curve.problem), ROUNDS))

@@ -52,7 +52,6 @@ def solve(
     memory_budget: int | None = None,
     recompute_budget: float | None = None,
     time_limit: float = 20.0,
-    seed: int = 0,
 ) -> Solution:
     """Order, recompute and place so that `block_bytes` is at most `memory_budget` bytes.
 
@@ -76,7 +75,7 @@ def solve(
         curves.append(curve)
     if limited:
         for curve in sorted(curves, key=lambda c: -len(c.problem.tasks)):
-            explore(curve, deadline=started + time_limit, seed=seed)
+            explore(curve, deadline=started + time_limit)
     persistent = max((curve.problem.persistent_bytes for curve in curves), default=0)
     arena = None if memory_budget is None else memory_budget - persistent
     chosen = [

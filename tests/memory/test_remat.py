@@ -15,9 +15,9 @@ from aotrain.memory.simulate import Simulator
 from tests.memory.problems import least_arena, optimum, random_problem
 
 
-def explored(problem: Problem, seed: int = 0) -> Curve:
+def explored(problem: Problem) -> Curve:
     curve = start(problem, *best_order(problem))
-    explore(curve, deadline=math.inf, seed=seed)
+    explore(curve, deadline=math.inf)
     return curve
 
 
