@@ -86,11 +86,11 @@ class Call:
         return words
 
     def _data(self, console: Console, option: str, spec: str, folder: Path) -> list[str]:
-        from aotrain.data import prepare
-        from aotrain.data.prepare import is_csv
+        from aotrain.data import needs_signature, prepare
 
         entry = {"data": "train", "valid": "eval"}.get(option, "predict")
-        inputs, target = _signature(self.artifact, entry) if is_csv(spec) else ((), None)
+        needed = needs_signature(spec)
+        inputs, target = _signature(self.artifact, entry) if needed else ((), None)
         prepared = prepare(spec, folder, inputs, self.mapping, target)
         for note in prepared.notes:
             console.note(f"{spec}: {note}")

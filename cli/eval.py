@@ -23,7 +23,12 @@ from .values import NamedWord
     ),
 )
 @click.argument("artifact", type=click.Path(path_type=Path))
-@option("--data", required=True, metavar="FILE", help="Rows to evaluate on: npz, npy, csv, IDX.")
+@option(
+    "--data",
+    required=True,
+    metavar="FILE",
+    help="Rows to evaluate on: npz, npy, csv, IDX, or images.",
+)
 @option("--state", metavar="FILE", help="Checkpoint; without it the initial weights.")
 @option(
     "--map",

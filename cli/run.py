@@ -29,7 +29,9 @@ COUNT = click.IntRange(1)
     ),
 )
 @click.argument("artifact", type=click.Path(path_type=Path))
-@option("--data", required=True, metavar="FILE", help="Rows to train on: npz, npy, csv, IDX.")
+@option(
+    "--data", required=True, metavar="FILE", help="Rows to train on: npz, npy, csv, IDX, or images."
+)
 @option("--valid", metavar="FILE", help="Rows to evaluate on after each epoch.")
 @option("--epochs", type=COUNT, metavar="N", help="Train until so many are done (1 without it).")
 @option("--lr", type=float, metavar="X", help="Learning rate, instead of the one compiled in.")
@@ -76,9 +78,10 @@ COUNT = click.IntRange(1)
 def command(console: Console, artifact: Path, mapping: Any, hyper: Any, **options: Any) -> None:
     """Runs ARTIFACT/aotrun, which needs neither this program nor Python.
 
-    FILE may be a pair, images:labels or x=a.npy,y=b.npy. Each input takes the array of its own
+    FILE may be a pair, images:labels or x=a.npy,y=b.npy, or a folder with a sub-folder of images
+    for each class ('aotrain explain AOT-D022'). Each input takes the array of its own
     name, the one that --map gives it, or the one that is left. What aotrun does not read (csv, gz,
-    compressed npz) is unpacked to a temporary folder first.
+    compressed npz, images) is unpacked to a temporary folder first.
     """
     from .aotrun import Call
 

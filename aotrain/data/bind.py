@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,24 +43,30 @@ def bind(
     inputs: Sequence[TensorSpec],
     mapping: Mapping[str, str] | None = None,
     target: Target | None = None,
+    pixels: Set[str] = frozenset(),
 ) -> tuple[Arrays, tuple[str, ...]]:
     """`arrays` under the inputs' names, [rows, *shape[1:]], and the choices worth printing.
 
     `inputs` have the batch as their first dimension; the arrays may have any number of rows, all
     the same. A row of another shape but the same number of elements is reshaped (8x8 to 64); an
     input that `--map` gives several columns, "a,b,c", stacks them. Integers become floats and
-    floats that are whole numbers become integers; any other change of value is refused.
+    floats that are whole numbers become integers; any other change of value is refused. Bytes of
+    the arrays that `pixels` names are 0 .. 1 where the input is float.
 
     Raises `InputError` with the codes of `aotrun`: AOT-D013 no array for an input, AOT-D014 shape,
     AOT-D015 dtype, AOT-D019 value, AOT-D016 and AOT-D018 rows, AOT-D017 label out of range.
     """
     state = _Binding(left=dict(arrays))
+    bytes_ = [id(arrays[name]) for name in pixels if arrays[name].dtype == np.uint8]
     _bind_named(state, inputs, mapping or {})
     _bind_fitting(state, [spec for spec in inputs if spec.name not in (mapping or {})])
     converted = {}
     for spec in inputs:
         if spec.name in state.bound:
-            value = _convert(state.bound[spec.name], spec, state.problems)
+            found = state.bound[spec.name]
+            if id(found) in bytes_ and np.issubdtype(np.dtype(spec.dtype), np.floating):
+                found = found.astype(np.float32) / np.float32(255)
+            value = _convert(found, spec, state.problems)
             if value is not None:
                 converted[spec.name] = value
     _check_rows(converted, state.problems)

@@ -3,6 +3,7 @@
     train.npz (compressed)          -> <folder>/0.npz
     images-idx3-ubyte.gz:labels.npy -> <folder>/0-images-idx3-ubyte:labels.npy
     train.csv                       -> <folder>/0.npz, its columns bound to the inputs
+    photos/ (a sub-folder a class)  -> x=<folder>/images-idx2-ubyte,y=<folder>/labels.npy
 
 What `aotrun` reads by itself is passed on as it is: then `aotrain run` is no more than `aotrun`.
 """
@@ -15,8 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from aotrain.data import images
 from aotrain.data.bind import Target, bind
-from aotrain.data.read import read, stored, unreadable
+from aotrain.data.read import is_idx, read, stored, unreadable
 from aotrain.data.write import write_npz
 from aotrain.errors import Diagnostic, InputError
 from aotrain.plan import TensorSpec
@@ -39,10 +43,16 @@ def prepare(
 ) -> Prepared:
     """Convert what `spec` names into `folder`, which outlives the run.
 
-    `inputs` and `mapping` bind the columns of a csv.
+    `inputs`, `mapping` and `target` bind the columns of a csv, and choose the layout of images.
 
-    Raises `InputError` for a file that is missing or damaged, and what `bind` raises for a csv.
+    Raises `InputError` for a file that is missing or damaged, what `bind` raises for a csv, and
+    `images.convert` for a folder.
     """
+    if Path(spec).is_dir():
+        written, notes = images.convert(Path(spec), folder, inputs, target)
+        # As below: under the names by which aotrun looks for them.
+        named = [f"{mapping.get(name, name)}={path}" for name, path in written.items()]
+        return Prepared(",".join(named), notes)
     if is_csv(spec):
         arrays, notes = bind(read(Path(spec)), inputs, mapping, target)
         made = folder / f"{_count(folder)}.npz"
@@ -51,15 +61,50 @@ def prepare(
         return Prepared(str(made), notes)
     if Path(spec).exists():
         return Prepared(_convert(spec, folder))
-    separator = "," if "," in spec or "=" in spec else ":"
+    separator, split = _split(spec)
     parts = []
-    for part in spec.split(separator):
-        name, equals, path = part.rpartition("=")
+    for name, equals, path in split:
         if is_csv(path):
             message = f"'{path}': a csv file is not combined with others"
             raise InputError(Diagnostic("AOT-D011", message, hint="give it alone to --data"))
         parts.append(f"{name}{equals}{_convert(path, folder)}")
     return Prepared(separator.join(parts))
+
+
+def load(
+    spec: str,
+    folder: Path,
+    inputs: Sequence[TensorSpec],
+    mapping: Mapping[str, str],
+    target: Target | None = None,
+) -> dict[str, np.ndarray]:
+    """The arrays of `spec`, bound to `inputs`: what `aotrun` would make of it.
+
+    `folder` is for temporary files. Raises as `prepare` and `bind` do.
+    """
+    made = prepare(spec, folder, inputs, mapping, target).spec
+    parts = [("", "", made)] if Path(made).exists() else _split(made)[1]
+    arrays: dict[str, np.ndarray] = {}
+    pixels = set()
+    for name, _, path in parts:
+        found = read(Path(path))
+        if name and len(found) == 1:
+            found = {name: next(iter(found.values()))}
+        if is_idx(Path(path)):
+            pixels |= set(found)
+        arrays |= found
+    return bind(arrays, inputs, mapping, target, pixels)[0]
+
+
+def needs_signature(spec: str) -> bool:
+    """Whether `prepare` looks at the model's inputs."""
+    return is_csv(spec) or Path(spec).is_dir()
+
+
+def _split(spec: str) -> tuple[str, list[tuple[str, str, str]]]:
+    """`a:b` or `x=a,y=b` -> its separator, and (name, "=", path) of each part."""
+    separator = "," if "," in spec or "=" in spec else ":"
+    return separator, [part.rpartition("=") for part in spec.split(separator)]
 
 
 def is_csv(spec: str) -> bool:

@@ -72,10 +72,16 @@ def _reader(path: Path) -> Callable[[Path], Arrays]:
         return _npy
     if plain.endswith(".csv"):
         return _csv
-    if plain.endswith(("ubyte", ".idx")) or "-idx" in plain:
+    if is_idx(path):
         return _idx
     message = f"'{path}' is in no format that is read here"
     raise InputError(Diagnostic("AOT-D011", message, hint=f"known: {FORMATS}"))
+
+
+def is_idx(path: Path) -> bool:
+    """By its name, gz or not."""
+    plain = path.name.removesuffix(".gz")
+    return plain.endswith(("ubyte", ".idx")) or "-idx" in plain
 
 
 def _bytes(path: Path) -> bytes:
