@@ -2,8 +2,11 @@
 
     import aotrain
 
-    artifact = aotrain.compile("model.onnx", output="model.aot", loss="cross-entropy")
-    session = aotrain.Session("model.aot")
+    model = aotrain.compile("model.onnx", output="model.aot", loss="cross-entropy")
+    model.fit("train.npz", epochs=5)
+    model.export("trained.onnx")
+
+    session = aotrain.Session("model.aot")  # the same folder, later
     aotrain.export("model.aot", state="trained.safetensors", output="trained.onnx")
 
 Each name is imported when it is first used: `import aotrain` itself loads nothing heavy.
@@ -18,6 +21,7 @@ from aotrain.errors import AotError, Diagnostic, ExitCode
 
 if TYPE_CHECKING:
     from aotrain.checker import check
+    from aotrain.compiled import Compiled
     from aotrain.compiler import compile
     from aotrain.exporter import export
     from aotrain.runtime import Session
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AotError",
+    "Compiled",
     "Diagnostic",
     "ExitCode",
     "Session",
@@ -35,6 +40,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Compiled": "aotrain.compiled",
     "Session": "aotrain.runtime",
     "check": "aotrain.checker",
     "compile": "aotrain.compiler",

@@ -9,16 +9,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import onnx
 import tvm
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from aotrain import artifact, memory, passes
+from aotrain.arguments import MAPPING, NONE, NUMBER, PATH, WHOLE, check_types
 from aotrain.artifact import statefile
+from aotrain.compiled import Compiled
 from aotrain.errors import Diagnostic, InputError, UsageError
 from aotrain.exporter import SOURCE, STATE, embed_source
 from aotrain.files import check_parent
@@ -31,8 +34,6 @@ from aotrain.step import LossOptions, OptimizerOptions, StepOptions, TrainStep, 
 from aotrain.targets import get as get_target
 
 if TYPE_CHECKING:
-    import onnx
-
     from aotrain.targets.c_abi import CKernel
     from aotrain.targets.cpu import CpuTarget
 
@@ -48,15 +49,6 @@ class Phase:
     seconds: float
     figure: str
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """What `compile` wrote. `rules` maps each kernel to the schedule rule that took it."""
-
-    path: Path
-    plan: Plan
-    rules: Mapping[str, str] = field(default_factory=dict)
 
 
 Report = Callable[[Phase], None]
@@ -85,6 +77,8 @@ def compile(
 ) -> Compiled:
     """Compile `model` into the folder `output`, which then trains without Python or TVM.
 
+    The result trains in this process, too: `Compiled`.
+
     `batch` is the first dimension of every input; where it is None, a dimension that the file
     leaves open, or fixes at 1, becomes 32. `hyper` holds defaults of the optimizer's scalars, which
     stay settable at run time; `lr` is short for one of them.
@@ -100,6 +94,26 @@ def compile(
     model that needs what we do not have, `BudgetError` for a budget that no plan found keeps,
     `ToolchainError` where no C compiler is found.
     """
+    check_types(
+        "compile",
+        {
+            "model": (model, (*PATH, onnx.ModelProto)),
+            "output": (output, PATH),
+            "target": (target, (str,)),
+            "loss": (loss, (str, LossOptions)),
+            "optimizer": (optimizer, (str,)),
+            "lr": (lr, (*NUMBER, *NONE)),
+            "hyper": (hyper, (*MAPPING, *NONE)),
+            "batch": (batch, (*WHOLE, *NONE)),
+            "dims": (dims, (*MAPPING, *NONE)),
+            "trainable": (trainable, (str, Sequence)),
+            "freeze": (freeze, (str, Sequence)),
+            "seed": (seed, WHOLE),
+            "memory_budget": (memory_budget, (*WHOLE, *NONE)),
+            "recompute_budget": (recompute_budget, (*NUMBER, *NONE)),
+            "dump": (dump, (*PATH, *NONE)),
+        },
+    )
     folder = Path(output)
     _check_output(folder, force)
     if batchnorm not in BATCHNORM:

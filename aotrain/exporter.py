@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 from onnx import external_data_helper, numpy_helper
 
+from aotrain.arguments import NONE, PATH, check_types
 from aotrain.artifact import statefile
 from aotrain.errors import Diagnostic, InputError, UsageError, raise_if_any
 from aotrain.files import check_listed, check_parent, replacing
@@ -65,6 +66,14 @@ def export(
     or checkpoint that is missing, damaged or not of this model, and where the two disagree. Nothing
     is left at `output` then.
     """
+    check_types(
+        "export",
+        {
+            "artifact": (artifact, PATH),
+            "state": (state, (*PATH, *NONE)),
+            "output": (output, PATH),
+        },
+    )
     folder, target = Path(artifact), Path(output)
     if target.exists() and not force:
         message = f"'{target}' exists"

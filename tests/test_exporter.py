@@ -280,8 +280,8 @@ def test_a_damaged_artifact_is_not_exported(artifact, tmp_path, name):
     "options, why",
     [
         ({"batchnorm": "x"}, "batchnorm 'x'"),
-        ({"seed": 1.5}, "seed 1.5"),
-        ({"lr": "fast"}, "lr = fast"),
+        ({"seed": -1}, "seed -1"),
+        ({"lr": -1.0}, "lr = -1"),
         ({"freeze": "scale*", "trainable": "nope"}, "--trainable 'nope'"),
     ],
 )

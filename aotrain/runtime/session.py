@@ -7,80 +7,24 @@ they speak DLPack. Arrays passed in may be anything with `__dlpack__` or numpy's
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import operator
 import os
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aotrain.errors import AotError, Diagnostic, InputError, InternalError, UsageError
-from aotrain.files import check_listed
-from aotrain.plan import ITEM_BYTES, Kind, Role
+from aotrain.plan import Kind, Role
+from aotrain.runtime import capi
+from aotrain.runtime.fit import as_array, fit
 
-DTYPES = tuple(ITEM_BYTES)
-KINDS = tuple(Kind)
-ROLES = (None, *Role)
-
-NOT_FINITE, BAD_ARGUMENT, KERNEL = 1, 5, 8  # aot_status in aotrun.h
-
-
-class _Options(ctypes.Structure):
-    _fields_ = (("threads", ctypes.c_int),)
-
-
-class _Info(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("tensors", ctypes.c_uint32),
-        ("threads", ctypes.c_uint32),
-        ("block_bytes", ctypes.c_uint64),
-        ("scratch_bytes", ctypes.c_uint64),
-        ("table_bytes", ctypes.c_uint64),
-        ("step", ctypes.c_int64),
-        ("classes", ctypes.c_int64),
-        ("ignored_label", ctypes.c_int64),
-    )
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("rank", ctypes.c_uint32),
-        ("index", ctypes.c_uint32),
-        ("dtype", ctypes.c_int),
-        ("kind", ctypes.c_int),
-        ("role", ctypes.c_int),
-        ("bytes", ctypes.c_uint64),
-        ("data", ctypes.c_void_p),
-    )
-
-
-class _Signature(ctypes.Structure):
-    _fields_ = (
-        ("inputs", ctypes.POINTER(ctypes.c_uint32)),
-        ("outputs", ctypes.POINTER(ctypes.c_uint32)),
-        ("input_count", ctypes.c_uint32),
-        ("output_count", ctypes.c_uint32),
-    )
-
-
-class _Result(ctypes.Structure):
-    _fields_ = (
-        ("loss", ctypes.c_float),
-        ("correct", ctypes.c_int64),
-        ("count", ctypes.c_int64),
-    )
-
-
-class _Note(ctypes.Structure):
-    _fields_ = (("key", ctypes.c_char * 32), ("value", ctypes.c_char * 96))
-
+if TYPE_CHECKING:
+    from aotrain.exporter import Exported
 
 _Views = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Of an entry point: inputs and outputs by name."""
@@ -88,62 +32,6 @@ _Views = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 class NotFiniteError(InputError):
     """The step ran, but its loss is NaN or infinite."""
-
-
-_loaded: dict[bytes, ctypes.CDLL] = {}
-"""Libraries by the SHA-256 of their files. A process can load only so many that have thread-locals
-(glibc's static TLS), and those of artifacts from one compiler are the same."""
-
-
-def _library(folder: Path) -> ctypes.CDLL:
-    path = (folder / "libaotrun.so").resolve()
-    try:
-        digest = hashlib.sha256(path.read_bytes())
-        if digest.digest() not in _loaded:
-            check_listed(folder, path.name)  # to load a truncated one ends the process
-            _loaded[digest.digest()] = _declare(ctypes.CDLL(str(path)))
-    except (OSError, AttributeError) as error:
-        raise InputError(Diagnostic("AOT-A010", f"cannot load {path}: {error}")) from error
-    return _loaded[digest.digest()]
-
-
-def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    """The functions' types: ctypes takes an int for everything otherwise."""
-    handle, text = ctypes.c_void_p, ctypes.c_char_p
-    pointer = ctypes.POINTER
-    signatures: dict[str, tuple[Any, ...]] = {
-        "aot_open": (text, pointer(_Options), pointer(handle)),
-        "aot_describe": (handle, pointer(_Info)),
-        "aot_get_tensor": (handle, ctypes.c_uint32, pointer(_Tensor)),
-        "aot_entry": (handle, text, pointer(_Signature)),
-        "aot_set_hyper": (handle, text, ctypes.c_double),
-        "aot_step": (handle, pointer(ctypes.c_float)),
-        "aot_eval": (handle, ctypes.c_int32, pointer(_Result)),
-        "aot_predict": (handle,),
-        "aot_save": (handle, text, pointer(_Note), ctypes.c_size_t),
-        "aot_load": (handle, text, pointer(_Note), ctypes.c_size_t),
-    }
-    for name, arguments in signatures.items():
-        function = getattr(library, name)
-        function.argtypes, function.restype = arguments, ctypes.c_int
-    library.aot_close.argtypes, library.aot_close.restype = (handle,), None
-    library.aot_error.argtypes, library.aot_error.restype = (handle,), text
-    return library
-
-
-class _Handle:
-    """The library's handle. Session and views hold it; with the last of them it is closed."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self.library, self.pointer = library, ctypes.c_void_p()
-
-    def __del__(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        pointer, self.pointer = self.pointer, ctypes.c_void_p()
-        if pointer:
-            self.library.aot_close(pointer)
 
 
 class Session:
@@ -156,7 +44,7 @@ class Session:
 
     def __init__(self, path: str | Path, threads: int | None = None) -> None:
         """Open the folder. `threads=None`: `AOTRUN_NUM_THREADS`, else this process's cores."""
-        folder = Path(path)
+        folder = self.path = Path(os.fsdecode(_path(path)))
         if not folder.is_dir():
             raise InputError(
                 Diagnostic(
@@ -165,10 +53,10 @@ class Session:
                     hint="name a folder that aotrain compile wrote",
                 )
             )
-        self._c = _library(folder)
+        self._c = capi.load(folder)
         self._lock = threading.RLock()
-        self._handle = _Handle(self._c)
-        options = _Options(0 if threads is None else _whole("threads", threads, 1))
+        self._handle = capi.Handle(self._c)
+        options = capi.Options(0 if threads is None else _whole("threads", threads, 1))
         self._check(
             self._c.aot_open(
                 _path(folder), ctypes.byref(options), ctypes.byref(self._handle.pointer)
@@ -199,14 +87,14 @@ class Session:
         with self._lock:
             self._tensors.clear()
             self._entries.clear()
-            self._handle = _Handle(self._c)
+            self._handle = capi.Handle(self._c)
 
     @property
     def info(self) -> dict[str, Any]:
         """`aot_info` of aotrun.h: name, threads, block_bytes, step, ..."""
-        info = _Info()
+        info = capi.Info()
         self._check(self._c.aot_describe(self._open, ctypes.byref(info)))
-        values = {name: getattr(info, name) for name, _ in _Info._fields_}
+        values = {name: getattr(info, name) for name, _ in capi.Info._fields_}
         return {**values, "name": info.name.decode()}
 
     @property
@@ -228,7 +116,7 @@ class Session:
 
     def eval(self, rows: int | None = None, **inputs: Any) -> dict[str, float | int]:
         """{"loss"} over the first `rows` rows (None: all); of a classifier "correct", "count"."""
-        result = _Result()
+        result = capi.Result()
         count = 0 if rows is None else _whole("rows", rows, 0)
         with self._lock:
             self._feed("eval", inputs)
@@ -237,6 +125,36 @@ class Session:
         if result.count >= 0:
             found |= {"correct": result.correct, "count": result.count}
         return found
+
+    def fit(
+        self,
+        data: str | Path | Mapping[str, Any],
+        *,
+        epochs: int = 1,
+        valid: str | Path | Mapping[str, Any] | None = None,
+        map: Mapping[str, str] | None = None,
+        seed: int = 0,
+        report: Callable[[dict[str, float]], None] | None = None,
+    ) -> list[dict[str, float]]:
+        """Train `epochs` more passes over `data`; what each came to, also given to `report`.
+
+        `data` and `valid` are a path as `aotrain run` takes it (`.npz`, `.csv`, a folder of images,
+        ...) or arrays [rows, ...] by the names of the inputs, NumPy's or DLPack's; `map` is the
+        array for an input by its name. Batches and their order are those of `aotrun --seed`; rows
+        that fill no batch are left out of an epoch. A dict holds "epoch", "step", "loss" (mean of
+        the steps) and, with `valid`, "valid_loss" and a classifier's "accuracy".
+
+        InputError for data that does not fit, NotFiniteError, with the step, for such a loss.
+        """
+        return fit(
+            self,
+            data,
+            epochs=_whole("epochs", epochs, 1),
+            seed=_whole("seed", seed, 0),
+            valid=valid,
+            mapping=map or {},
+            report=report or (lambda line: None),
+        )
 
     def predict(self, **inputs: Any) -> dict[str, np.ndarray]:
         """The model's outputs under their ONNX names, as copies."""
@@ -294,12 +212,23 @@ class Session:
     def save(self, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
         """Write a checkpoint atomically. `notes` (key < 32, value < 96 bytes) are its metadata."""
         try:
-            pairs = [_Note(_text("note", k), _text("note", v)) for k, v in (notes or {}).items()]
+            pairs = [
+                capi.Note(_text("note", k), _text("note", v)) for k, v in (notes or {}).items()
+            ]
         except ValueError as error:
             raise UsageError(Diagnostic("AOT-D001", f"a note is too long: {error}")) from error
-        array = (_Note * len(pairs))(*pairs)
+        array = (capi.Note * len(pairs))(*pairs)
         with self._lock:
             self._check(self._c.aot_save(self._open, _path(path), array, len(pairs)))
+
+    def export(self, output: str | Path, *, check: bool = True, force: bool = False) -> Exported:
+        """Write the ONNX model with the weights as they are now: `aotrain.export`."""
+        from aotrain.exporter import export  # imports onnx
+
+        with tempfile.TemporaryDirectory() as folder:
+            state = Path(folder, "state.safetensors")
+            self.save(state)
+            return export(self.path, state=state, output=output, check=check, force=force)
 
     def load(self, path: str | Path) -> None:
         """Read a checkpoint; after an error the state is as it was."""
@@ -322,19 +251,19 @@ class Session:
         code, _, rest = text.partition(": ")
         message, _, hint = rest.partition("\nhint: ")
         kinds: dict[int, type[AotError]] = {
-            NOT_FINITE: NotFiniteError,
-            BAD_ARGUMENT: UsageError,
-            KERNEL: InternalError,
+            capi.NOT_FINITE: NotFiniteError,
+            capi.BAD_ARGUMENT: UsageError,
+            capi.KERNEL: InternalError,
         }
         raise kinds.get(status, InputError)(Diagnostic(code, message, hint=hint))
 
     def _describe(self, index: int) -> tuple[str, np.ndarray | None]:
-        tensor = _Tensor()
+        tensor = capi.Tensor()
         self._check(self._c.aot_get_tensor(self._open, index, ctypes.byref(tensor)))
-        name, kind = tensor.name.decode(), KINDS[tensor.kind]
+        name, kind = tensor.name.decode(), capi.KINDS[tensor.kind]
         if kind is Kind.TEMP:
             return name, None
-        dtype = DTYPES[tensor.dtype]
+        dtype = capi.DTYPES[tensor.dtype]
         buffer = (ctypes.c_uint8 * tensor.bytes).from_address(tensor.data)
         buffer.owner = self._handle  # the view keeps the bytes alive
         array = np.ndarray(
@@ -344,11 +273,11 @@ class Session:
         )
         if name not in self._tensors:
             self._tensors[name] = array
-            self._kinds[name] = (kind, ROLES[tensor.role])
+            self._kinds[name] = (kind, capi.ROLES[tensor.role])
         return name, array
 
     def _entry(self, name: str, by_index: Sequence[tuple[str, np.ndarray | None]]) -> _Views | None:
-        found = _Signature()
+        found = capi.Signature()
         if self._c.aot_entry(self._open, name.encode(), ctypes.byref(found)):
             return None
 
@@ -396,12 +325,7 @@ class Session:
 
 def _fitting(name: str, value: Any, target: np.ndarray) -> np.ndarray:
     """`value` as an array of exactly the target's shape and dtype; integers may widen."""
-    try:
-        array = np.from_dlpack(value) if _only_dlpack(value) else np.asarray(value)
-    except Exception as error:  # whatever a foreign __dlpack__ or __array__ raises
-        hint = "give it as a numpy array, or as a tensor in the CPU's memory"
-        message = f"'{name}' is a {type(value).__name__} that makes no array: {error}"
-        raise InputError(Diagnostic("AOT-D002", message, hint=hint)) from error
+    array = as_array(name, value)
     exact = array.dtype == target.dtype or _lossless(array, target.dtype)
     if array.shape == target.shape and exact:
         return array
@@ -438,10 +362,6 @@ def _text(what: str, text: Any) -> bytes:
     if b"\0" in encoded:
         raise UsageError(Diagnostic("AOT-D001", f"{what} {text!r} is no text without NUL"))
     return encoded
-
-
-def _only_dlpack(value: Any) -> bool:
-    return hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
 
 
 def _lossless(array: np.ndarray, dtype: np.dtype) -> bool:
