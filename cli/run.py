@@ -35,7 +35,7 @@ COUNT = click.IntRange(1)
 @option("--valid", metavar="FILE", help="Rows to evaluate on after each epoch.")
 @option("--epochs", type=COUNT, metavar="N", help="Train until so many are done (1 without it).")
 @option("--lr", type=float, metavar="X", help="Learning rate, instead of the one compiled in.")
-@option("--save", metavar="FILE", help="Checkpoint to write at the end, or when interrupted.")
+@option("--save", metavar="FILE", help="Checkpoint, written after epochs and at the end.")
 @option("--resume", metavar="FILE", help="Checkpoint to continue from, bit for bit.")
 @option(
     "--map",

@@ -126,3 +126,77 @@ def test_wrong_types_of_the_others(folder, tmp_path):
     for path in (None, 3):
         with pytest.raises(aotrain.AotError, match="is no path"):
             aotrain.Session(path)
+
+
+def scaled():
+    """x [batch, 4] times the scalar input s -> MatMul -> logits [batch, 3]."""
+    draw = np.random.default_rng(0)
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Mul", ["x", "s"], ["xs"]),
+            onnx.helper.make_node("MatMul", ["xs", "w"], ["logits"]),
+        ],
+        "scaled",
+        [
+            onnx.helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, []),
+            onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 4]),
+        ],
+        [onnx.helper.make_tensor_value_info("logits", onnx.TensorProto.FLOAT, ["batch", 3])],
+        [onnx.numpy_helper.from_array(draw.random((4, 3), np.float32), "w")],
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+
+
+def test_a_scalar_input_is_fed_by_aotrun_and_by_fit(tmp_path, capfd):
+    data = {**rows(64, 1), "s": np.float32(2.5)}
+    doubled = {"x": data["x"] * data["s"], "y": data["y"], "s": np.float32(1)}
+    np.savez(tmp_path / "d.npz", **data)
+    folder = str(tmp_path / "m.aot")
+    with aotrain.compile(scaled(), output=folder, loss="cross-entropy") as model:
+        states = []
+        for arrays in (data, doubled):
+            model.close()
+            model.fit(arrays, valid=arrays, epochs=2)
+            states.append(model.state_dict()["w"])
+    np.testing.assert_allclose(*states, rtol=1e-5)
+    saved = tmp_path / "t.safetensors"
+    argv = ["run", folder, "--data", str(tmp_path / "d.npz"), "--epochs", "2"]
+    assert run([*argv, "--save", str(saved)]) == 0
+    np.testing.assert_array_equal(read_checkpoint(saved).tensors["w"], states[0])
+    np.savez(tmp_path / "bad.npz", **{**data, "s": np.ones(64, np.float32)})
+    assert run(["run", folder, "--data", str(tmp_path / "bad.npz")]) == 1
+    assert "'s' is float32[N], expected float32[]" in capfd.readouterr().err
+
+
+def test_a_model_that_ends_in_classes_is_unsupported(tmp_path, capfd):
+    model = classifier()
+    model.graph.node.append(onnx.helper.make_node("ArgMax", ["logits"], ["class"], axis=1))
+    del model.graph.output[:]
+    output = onnx.helper.make_tensor_value_info("class", onnx.TensorProto.INT64, ["batch", 1])
+    model.graph.output.append(output)
+    onnx.save(model, tmp_path / "m.onnx")
+    assert run(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.aot")]) == 3
+    error = capfd.readouterr().err
+    assert "error[AOT-S005]: the model has no float output" in error
+    assert "hint: export it without" in error
+
+
+def test_weights_that_are_not_finite_are_named(tmp_path, capfd):
+    model = classifier()
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weight[0, :2] = np.nan, np.inf
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, "w1"))
+    onnx.save(model, tmp_path / "m.onnx")
+    assert run(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.aot")]) == 0
+    said = "warning: 2 of 64 values of weight 'w1' are NaN or infinite"
+    assert said in capfd.readouterr().out
+
+
+def test_one_hot_labels_get_a_hint(folder):
+    data = rows(32, 1)
+    data["y"] = np.eye(3, dtype=np.float32)[data["y"]]
+    with aotrain.Session(folder / "m.aot") as session:
+        for train in (lambda: session.step(**data), lambda: session.fit(data)):
+            with pytest.raises(aotrain.AotError, match="labels are class indices"):
+                train()

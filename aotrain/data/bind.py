@@ -18,6 +18,8 @@ from aotrain.plan import TensorSpec
 
 Arrays = dict[str, np.ndarray]
 
+ONE_HOT = "labels are class indices: one_hot.argmax(1)"
+
 
 @dataclass(frozen=True)
 class Target:
@@ -66,7 +68,8 @@ def bind(
             found = state.bound[spec.name]
             if id(found) in bytes_ and np.issubdtype(np.dtype(spec.dtype), np.floating):
                 found = found.astype(np.float32) / np.float32(255)
-            value = _convert(found, spec, state.problems)
+            labels = target is not None and target.name == spec.name
+            value = _convert(found, spec, state.problems, ONE_HOT if labels else "")
             if value is not None:
                 converted[spec.name] = value
     _check_rows(converted, state.problems)
@@ -143,14 +146,16 @@ def _nothing_for(spec: TensorSpec, left: Arrays) -> Diagnostic:
     return Diagnostic("AOT-D013", message, hint=hint)
 
 
-def _convert(value: np.ndarray, spec: TensorSpec, problems: list[Diagnostic]) -> np.ndarray | None:
-    """`value` as [rows, *shape[1:]] of the input's dtype; None after a problem."""
+def _convert(
+    value: np.ndarray, spec: TensorSpec, problems: list[Diagnostic], hint: str = ""
+) -> np.ndarray | None:
+    """`value` as [rows, *shape[1:]] of the input's dtype; None after a problem, with `hint`."""
     row = spec.shape[1:]
     if value.ndim == 0 or math.prod(value.shape[1:]) != math.prod(row):
         message = (
             f"'{spec.name}' has rows of {_row(value.shape)}, the model takes {_row(spec.shape)}"
         )
-        problems.append(Diagnostic("AOT-D014", message))
+        problems.append(Diagnostic("AOT-D014", message, hint=hint))
         return None
     dtype = np.dtype(spec.dtype)
     if not (np.issubdtype(value.dtype, np.number) or value.dtype == np.bool_):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,7 +79,11 @@ def load(source: Path | str | onnx.ModelProto, options: ImportOptions | None = N
         buffers=tuple(_parameter(analysis, n) for n in buffers),
         module=relax.transform.Normalize()(tvm.IRModule(functions)),
         origins=walks[False].walker.builder.origins | walks[True].walker.builder.origins,
-        notes=(*(adjust.notes if adjust else ()), *_merge_notes(analysis)),
+        notes=(
+            *(adjust.notes if adjust else ()),
+            *_merge_notes(analysis),
+            *_not_finite_notes(analysis.values),
+        ),
     )
 
 
@@ -188,6 +192,16 @@ def _merge_notes(analysis: Analysis) -> tuple[str, ...]:
         return ()
     what = "1 tensor" if count == 1 else f"{count} tensors"
     return (f"{what} that the exporter had merged with an equal one trained apart",)
+
+
+def _not_finite_notes(values: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """One line a weight, since the first loss will be NaN."""
+    counts = {name: value.size - np.isfinite(value).sum() for name, value in values.items()}
+    return tuple(
+        f"warning: {count} of {values[name].size} values of weight '{name}' are NaN or infinite"
+        for name, count in counts.items()
+        if count
+    )
 
 
 def _outputs(graph: onnx.GraphProto, walk: Walk) -> tuple[TensorSpec, ...]:

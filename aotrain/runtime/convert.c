@@ -102,8 +102,12 @@ int column_check(const struct column *column, const aot_info *info, const char *
   char found[256], expected[256];
   print_shape(found, sizeof found, array->dtype, array->shape, array->rank, "N");
   print_shape(expected, sizeof expected, input->dtype, input->shape, input->rank, "N");
-  if (!array->rank || !same_rows(column))
-    return refuse(EXIT_INPUT, "AOT-D014", NULL, "%s: the array for input '%s' is %s, expected %s",
+  if (!array->rank != !input->rank || !same_rows(column))
+    return refuse(EXIT_INPUT, "AOT-D014",
+                  column->label && info->classes && array->rank == input->rank + 1
+                      ? "labels are class indices: one_hot.argmax(1)"
+                      : NULL,
+                  "%s: the array for input '%s' is %s, expected %s",
                   file, input->name, found, expected);
   if (!convertible(column)) {
     char hint[64];
@@ -137,7 +141,7 @@ void column_gather(const struct column *column, const uint64_t *order, int64_t c
   const aot_tensor *input = &column->input;
   uint64_t elements = row_elements(input->shape, input->rank),
            bytes = elements * dtype_bytes(input->dtype);
-  for (int64_t i = 0; i < input->shape[0]; i++)
-    convert_row(column, order[i < count ? i : 0], (uint8_t *)input->data + (uint64_t)i * bytes,
+  for (int64_t i = 0; i < (input->rank ? input->shape[0] : 1); i++)
+    convert_row(column, input->rank ? order[i < count ? i : 0] : 0, (uint8_t *)input->data + (uint64_t)i * bytes,
                 elements);
 }

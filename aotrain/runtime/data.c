@@ -170,31 +170,34 @@ static int list_inputs(struct dataset *data, aot *model, const char *entry) {
     if (strcmp(input.name, "rows") == 0 && !input.rank) continue;
     if (data->count == PAIRS_MAX)
       return refuse(EXIT_INPUT, "AOT-D013", NULL, "%s has more than %d inputs", entry, PAIRS_MAX);
-    if (!input.rank)
-      return refuse(EXIT_INPUT, "AOT-D014", NULL, "input '%s' is a scalar and has no rows",
-                    input.name);
     data->columns[data->count++] = (struct column){.input = input, .label = input.index == target};
   }
   return data->count ? EXIT_DONE
                      : refuse(EXIT_INPUT, "AOT-D013", NULL, "%s takes no inputs", entry);
 }
 
+/* A scalar input has neither rows nor a batch. */
 static int check(struct dataset *data, const aot_info *info, const char *spec) {
-  data->batch = data->columns[0].input.shape[0];
+  const struct column *first = NULL;
   for (uint32_t i = 0; i < data->count; i++) {
     const struct column *column = &data->columns[i];
     int failed = column_check(column, info, spec);
     if (failed) return failed;
-    if (i == 0) data->rows = column->array.shape[0];
+    if (!column->input.rank) continue;
+    if (!first) {
+      first = column;
+      data->batch = column->input.shape[0];
+      data->rows = column->array.shape[0];
+    }
     if (column->array.shape[0] != data->rows)
       return refuse(
           EXIT_INPUT, "AOT-D016", NULL,
           "%s: the array for input '%s' has %" PRId64 " rows, the one for '%s' has %" PRId64, spec,
-          column->input.name, column->array.shape[0], data->columns[0].input.name, data->rows);
+          column->input.name, column->array.shape[0], first->input.name, data->rows);
     if (column->input.shape[0] != data->batch)
       return refuse(EXIT_INPUT, "AOT-D014", NULL,
                     "inputs '%s' and '%s' of the model have different batch sizes",
-                    column->input.name, data->columns[0].input.name);
+                    column->input.name, first->input.name);
   }
   return data->rows ? EXIT_DONE : refuse(EXIT_INPUT, "AOT-D018", NULL, "%s has no rows", spec);
 }

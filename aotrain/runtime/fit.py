@@ -17,6 +17,7 @@ import numpy as np
 from aotrain.data import Target, bind, load
 from aotrain.errors import Diagnostic, InputError, UsageError
 from aotrain.plan import TensorSpec
+from aotrain.runtime.arrays import as_array, fitting
 
 if TYPE_CHECKING:
     from aotrain.runtime.session import Session
@@ -43,7 +44,7 @@ def fit(
         raise UsageError(Diagnostic("AOT-D001", f"seed = {seed} is not in [0, 2^63)"))
     rows = _load(session, "train", data, mapping)
     held_out = None if valid is None else _load(session, "eval", valid, mapping)
-    batch = next(iter(session.inputs("train").values())).shape[0]
+    batch = _batch(session, "train", rows)
     count = _rows(rows)
     if count < batch:
         message = f"the data has {count} rows, fewer than a batch of {batch}"
@@ -69,7 +70,7 @@ def fit(
 
 def evaluate(session: Session, rows: Mapping[str, np.ndarray]) -> Epoch:
     """valid_loss and accuracy over all rows, each once, a last short batch included."""
-    batch = next(iter(session.inputs("eval").values())).shape[0]
+    batch = _batch(session, "eval", rows)
     loss = weight = 0.0
     correct = count = 0
     for start in range(0, _rows(rows), batch):
@@ -89,7 +90,7 @@ def evaluate(session: Session, rows: Mapping[str, np.ndarray]) -> Epoch:
 def _load(
     session: Session, entry: str, data: str | Path | Mapping[str, Any], mapping: Mapping[str, str]
 ) -> Arrays:
-    """[rows, ...] for each input, in its dtype."""
+    """[rows, ...] for each input, in its dtype. Scalars are set, or keep what they hold."""
     views = session.inputs(entry)
     specs = [TensorSpec(n, v.shape, v.dtype.name) for n, v in views.items() if v.ndim]
     info = session.info
@@ -99,6 +100,8 @@ def _load(
         target = Target(specs[-1].name, info["classes"], None if ignored == -(2**63) else ignored)
     if isinstance(data, Mapping):
         arrays = {name: as_array(name, value) for name, value in data.items()}
+        for name in [n for n, view in views.items() if not view.ndim and n in arrays]:
+            views[name][...] = fitting(name, arrays.pop(name), views[name])
         return bind(arrays, specs, mapping, target)[0]
     if isinstance(data, str | os.PathLike):
         with tempfile.TemporaryDirectory() as folder:
@@ -108,15 +111,8 @@ def _load(
     raise UsageError(Diagnostic("AOT-D001", message, hint=hint))
 
 
-def as_array(name: str, value: Any) -> np.ndarray:
-    """`value` by DLPack or numpy's array protocol, without a copy where that goes."""
-    only_dlpack = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
-    try:
-        return np.from_dlpack(value) if only_dlpack else np.asarray(value)
-    except Exception as error:  # whatever a foreign __dlpack__ or __array__ raises
-        hint = "give it as a numpy array, or as a tensor in the CPU's memory"
-        message = f"'{name}' is a {type(value).__name__} that makes no array: {error}"
-        raise InputError(Diagnostic("AOT-D002", message, hint=hint)) from error
+def _batch(session: Session, entry: str, rows: Mapping[str, np.ndarray]) -> int:
+    return int(session.inputs(entry)[next(iter(rows))].shape[0])
 
 
 def _rows(arrays: Mapping[str, np.ndarray]) -> int:

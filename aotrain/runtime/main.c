@@ -20,7 +20,7 @@ static const char HELP[] =
     "  --lr X              learning rate; --set NAME=VALUE for any hyperparameter\n"
     "  --seed N            order of the rows, and dropout (default 0)\n"
     "  --threads N         default: $AOTRUN_NUM_THREADS, else all cores of this process\n"
-    "  --save FILE         write the state (safetensors) at the end, or when interrupted\n"
+    "  --save FILE         write the state (safetensors) after epochs, at the end, when interrupted\n"
     "  --save-every N      and every N steps to FILE-<step>; --keep N of them (default 3)\n"
     "  --resume FILE       continue from a checkpoint, bit for bit\n"
     "  --predict FILES     write the model's outputs for these rows to -o OUT.npz\n"

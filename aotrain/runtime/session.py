@@ -21,7 +21,8 @@ import numpy as np
 from aotrain.errors import AotError, Diagnostic, InputError, InternalError, UsageError
 from aotrain.plan import Kind, Role
 from aotrain.runtime import capi
-from aotrain.runtime.fit import as_array, fit
+from aotrain.runtime.arrays import fitting
+from aotrain.runtime.fit import fit
 
 if TYPE_CHECKING:
     from aotrain.exporter import Exported
@@ -194,7 +195,7 @@ class Session:
                     for n in unknown
                 )
             )
-        arrays = [(t := self._named(n), _fitting(n, v, t)) for n, v in state.items()]
+        arrays = [(t := self._named(n), fitting(n, v, t)) for n, v in state.items()]
         with self._lock:
             for target, array in arrays:
                 target[...] = array
@@ -318,23 +319,9 @@ class Session:
                         hint=f"it takes: {', '.join(allowed)}",
                     )
                 )
-        arrays = [(allowed[n], _fitting(n, value, allowed[n])) for n, value in inputs.items()]
+        arrays = [(allowed[n], fitting(n, value, allowed[n])) for n, value in inputs.items()]
         for target, array in arrays:
             target[...] = array
-
-
-def _fitting(name: str, value: Any, target: np.ndarray) -> np.ndarray:
-    """`value` as an array of exactly the target's shape and dtype; integers may widen."""
-    array = as_array(name, value)
-    exact = array.dtype == target.dtype or _lossless(array, target.dtype)
-    if array.shape == target.shape and exact:
-        return array
-    message = f"'{name}' is {array.dtype}{list(array.shape)}, "
-    message += f"expected {target.dtype}{list(target.shape)}"
-    hint = ""
-    if array.shape == target.shape and array.dtype.kind in "biuf":
-        hint = f"convert it with np.asarray(value, np.{target.dtype})"
-    raise InputError(Diagnostic("AOT-D002", message, hint=hint))
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -362,10 +349,3 @@ def _text(what: str, text: Any) -> bytes:
     if b"\0" in encoded:
         raise UsageError(Diagnostic("AOT-D001", f"{what} {text!r} is no text without NUL"))
     return encoded
-
-
-def _lossless(array: np.ndarray, dtype: np.dtype) -> bool:
-    if array.dtype.kind not in "iu" or dtype.kind not in "iu":
-        return array.ndim == 0 and array.dtype.kind in "iuf" and dtype.kind == "f"
-    limits = np.iinfo(dtype)
-    return array.size == 0 or bool(limits.min <= array.min() and array.max() <= limits.max)

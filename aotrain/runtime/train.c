@@ -13,7 +13,10 @@
 
 #include "program.h"
 
-enum { KEEP_MAX = 64 };
+enum {
+  KEEP_MAX = 64,
+  SAVE_SECONDS = 1 /* --save is written after an epoch unless it just was */
+};
 
 struct run {
   aot *model;
@@ -24,9 +27,11 @@ struct run {
   int64_t step, last, per_epoch, seed;
   double loss_sum; /* of the epoch so far */
   int64_t loss_count;
-  double began;                  /* seconds */
+  double began, saved_at;        /* seconds */
   char kept[KEEP_MAX][PATH_MAX]; /* checkpoints of --save-every, a ring */
   int64_t saved;
+  const char *good; /* the newest checkpoint, and its step */
+  int64_t good_step;
 };
 
 volatile int interrupted;
@@ -63,12 +68,41 @@ int validate(aot *model, const struct dataset *valid, struct epoch_line *line) {
   return EXIT_DONE;
 }
 
+static int not_finite(const struct run *run, int failed) {
+  if (run->good)
+    fprintf(stderr, "the last good checkpoint is %s, of step %" PRId64 "\n", run->good,
+            run->good_step);
+  return failed;
+}
+
+/* The loss of a step says nothing of its own update, which the next loss shows, or this. */
+static int check_weights(const struct run *run) {
+  aot_tensor weight;
+  for (uint32_t i = 0; !aot_get_tensor(run->model, i, &weight); i++) {
+    if (weight.role != AOT_TRAINABLE || weight.dtype != AOT_FLOAT32) continue;
+    const float *value = weight.data;
+    for (uint64_t k = 0; k < weight.bytes / sizeof *value; k++)
+      if (!isfinite(value[k]))
+        return not_finite(run, refuse(EXIT_INPUT, "AOT-D030", NULL,
+                                      "weight '%s' is not finite after step %" PRId64, weight.name,
+                                      run->step));
+  }
+  return EXIT_DONE;
+}
+
+/* `path` must outlive the run. */
 static int save(struct run *run, const char *path) {
+  int failed = check_weights(run);
+  if (failed) return failed;
   aot_note notes[2] = {{.key = "aotrun.seed"}, {.key = "aotrun.rows"}};
   snprintf(notes[0].value, sizeof notes[0].value, "%" PRId64, run->seed);
   snprintf(notes[1].value, sizeof notes[1].value, "%" PRId64, run->data.rows);
   aot_status status = aot_save(run->model, path, notes, 2);
-  return status ? refuse_model(run->model, status) : EXIT_DONE;
+  if (status) return refuse_model(run->model, status);
+  run->good = path;
+  run->good_step = run->step;
+  run->saved_at = seconds_now();
+  return EXIT_DONE;
 }
 
 /* out.safetensors -> out-00001200.safetensors; the oldest beyond --keep goes. */
@@ -83,7 +117,7 @@ static int save_numbered(struct run *run) {
   int failed = save(run, next);
   if (failed) return failed;
   if (run->saved++ >= keep) unlink(slot);
-  strcpy(slot, next);
+  run->good = strcpy(slot, next);
   return EXIT_DONE;
 }
 
@@ -154,7 +188,8 @@ static int prepare(struct run *run) {
   if (failed) return failed;
   aot_info info;
   aot_describe(run->model, &info);
-  run->step = info.step;
+  run->step = run->good_step = info.step;
+  run->good = options->resume;
   int64_t epochs = options->epochs ? options->epochs : 1;
   if (options->steps) run->last = options->steps;
   else if (__builtin_mul_overflow(epochs, run->per_epoch, &run->last)) run->last = INT64_MAX;
@@ -180,21 +215,12 @@ static int finish_epoch(struct run *run, int64_t steps) {
   return failed;
 }
 
-static int not_finite(struct run *run, aot_status status) {
-  int failed = refuse_model(run->model, status);
-  if (run->saved) {
-    int64_t keep = run->options->keep < KEEP_MAX ? run->options->keep : KEEP_MAX;
-    fprintf(stderr, "the last good checkpoint is %s\n", run->kept[(run->saved - 1) % keep]);
-  }
-  return failed;
-}
-
 static int one_step(struct run *run) {
   int64_t batch = run->step % run->per_epoch;
   dataset_feed(&run->data, run->order + batch * run->data.batch, run->data.batch);
   float loss = 0;
   aot_status status = aot_step(run->model, &loss);
-  if (status) return not_finite(run, status);
+  if (status) return not_finite(run, refuse_model(run->model, status));
   run->loss_sum += (double)loss;
   run->loss_count++;
   run->step++;
@@ -228,8 +254,13 @@ int train(aot *model, const struct options *options) {
   if (!failed && run.step >= run.last)
     say(options, "nothing to do: the state has seen %" PRId64 " steps, %" PRId64 " are asked for",
         run.step, run.last);
-  while (!failed && run.step < run.last && !interrupted) failed = one_epoch(&run);
-  if (!failed && options->save) failed = save(&run, options->save);
+  while (!failed && run.step < run.last && !interrupted) {
+    failed = one_epoch(&run);
+    if (!failed && options->save && seconds_now() - run.saved_at > SAVE_SECONDS)
+      failed = save(&run, options->save);
+  }
+  if (!failed && options->save && (run.good != options->save || run.good_step != run.step))
+    failed = save(&run, options->save);
   if (!failed && options->save) say(options, "saved %s", options->save);
   free(run.order);
   if (!failed && interrupted)

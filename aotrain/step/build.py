@@ -25,7 +25,7 @@ from aotrain.step.optimizer import emit_updates, slots
 from aotrain.step.options import DEFAULT_HYPER, StepOptions, check
 from aotrain.step.output import is_zeros
 from aotrain.step.program import EntryFunction, StateTensor, TrainStep
-from aotrain.step.resolve import resolve
+from aotrain.step.resolve import no_float_output, resolve
 
 
 def build(model: Model, options: StepOptions | None = None) -> TrainStep:
@@ -34,11 +34,12 @@ def build(model: Model, options: StepOptions | None = None) -> TrainStep:
     Raises:
         UsageError: an option that makes no sense, or that does not suit the model (AOT-S00x).
         InputError: an input without elements (AOT-S012).
-        UnsupportedModelError: nothing to train (AOT-S001, AOT-S011), a name that the step needs
-            itself (AOT-S010), a missing gradient (AOT-G00x).
+        UnsupportedModelError: nothing to train (AOT-S001, AOT-S011), no float output (AOT-S005), a
+            name that the step needs itself (AOT-S010), a missing gradient (AOT-G00x).
     """
     options = options or StepOptions()
     raise_if_any(_empty_inputs(model), InputError)
+    raise_if_any(no_float_output(model), UnsupportedModelError)
     loss, usage = None, check(options)
     if not usage:
         loss, usage = resolve(model, options.loss)

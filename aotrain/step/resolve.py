@@ -77,6 +77,16 @@ def _stray(kind: str, options: LossOptions) -> list[Diagnostic]:
     return problems
 
 
+def no_float_output(model: Model) -> list[Diagnostic]:
+    """A model whose outputs are all integers or booleans has nothing to differentiate."""
+    if any(spec.dtype in FLOATS for spec in model.outputs):
+        return []
+    where = f"outputs: {', '.join(map(_shown, model.outputs))}"
+    message = "the model has no float output, so it has no loss"
+    hint = "export it without what makes classes of its scores (ArgMax, TopK, Cast)"
+    return [Diagnostic("AOT-S005", message, where, hint)]
+
+
 def _find_output(model: Model, name: str | None) -> tuple[int, Diagnostic | None]:
     names = [o.name for o in model.outputs]
     if name is not None and name not in names:
@@ -86,8 +96,8 @@ def _find_output(model: Model, name: str | None) -> tuple[int, Diagnostic | None
         if name in (None, spec.name) and spec.dtype in FLOATS:
             return index, None
     listed = ", ".join(_shown(o) for o in model.outputs)
-    message = f"output '{name}' is not float" if name else "the model has no float output"
-    return -1, Diagnostic("AOT-S005", f"{message}, so it has no loss", f"outputs: {listed}")
+    message = f"output '{name}' is not float, so it has no loss"
+    return -1, Diagnostic("AOT-S005", message, f"outputs: {listed}")
 
 
 def _look(model: Model, index: int) -> _Seen:

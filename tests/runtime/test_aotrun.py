@@ -278,19 +278,6 @@ def test_help_and_description(aotrun: Aotrun) -> None:
     assert "20 trainable parameters" in aotrun().stdout
 
 
-def test_nan_stops_with_the_step_and_keeps_the_last_good_checkpoint(aotrun: Aotrun) -> None:
-    x = np.array(toy.batch(40)["x"])
-    words = ("--data", "nan.npz", "--save", "s.safetensors", "--save-every", 1, "--keep", 2)
-    x[17, 1] = np.nan
-    np.savez(aotrun.folder / "nan.npz", x=x, y=toy.batch(40)["y"])
-    done = aotrun(*words, code=ExitCode.INPUT)
-    step = int(done.stderr.split("the loss is NaN at step ")[1].split()[0])
-    last = f"s-{step - 1:08d}.safetensors"
-    assert f"the last good checkpoint is {last}" in done.stderr
-    assert np.isfinite(artifact.read_checkpoint(aotrun.folder / last).tensors["w"]).all()
-    assert not (aotrun.folder / "s.safetensors").exists()
-
-
 def test_interrupt_finishes_the_step_and_saves(aotrun: Aotrun) -> None:
     words = ("--data", "train.npz", "--epochs", 10**9, "--save", "s.safetensors")
     with subprocess.Popen(
