@@ -24,7 +24,7 @@ from aotrain.artifact import statefile
 from aotrain.compiled import Compiled
 from aotrain.errors import Diagnostic, InputError, UsageError
 from aotrain.exporter import SOURCE, STATE, embed_source
-from aotrain.files import check_parent
+from aotrain.files import check_parent, writing
 from aotrain.importer import ImportOptions, load
 from aotrain.importer.model import Model
 from aotrain.passes import KernelGraph
@@ -181,7 +181,9 @@ class _Stages:
     def dump(self, name: str, form: Any) -> None:
         if self.folder:
             text = form.script(show_meta=False) if hasattr(form, "script") else str(form)
-            Path(self.folder, f"{self.dumped:02}-{name}.txt").write_text(text)
+            path = Path(self.folder, f"{self.dumped:02}-{name}.txt")
+            with writing(path):
+                path.write_text(text)
             self.dumped += 1
 
 
@@ -354,5 +356,6 @@ def _info(model: Model, step: TrainStep, target: CpuTarget, optimizer: str) -> d
 
 def _source(model: Model, plan: Plan, state: Mapping[str, np.ndarray], folder: Path) -> bytes:
     """The user's model, with weights that point into the initial state: `export` starts there."""
-    Path(folder, STATE).write_bytes(statefile.dump(plan, state))
+    with writing(folder / STATE):
+        Path(folder, STATE).write_bytes(statefile.dump(plan, state))
     return embed_source(model.source, Path(folder, STATE))

@@ -9,6 +9,7 @@ cpu:aarch64[,NAME]
 from __future__ import annotations
 
 import difflib
+import os
 import platform
 import tempfile
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from tvm import tirx
 
 from aotrain import runtime, toolchain
 from aotrain.errors import Diagnostic, UsageError
+from aotrain.files import writing
 from aotrain.targets import c_abi
 from aotrain.targets.launch_table import launch_table
 
@@ -66,10 +68,10 @@ class CpuTarget:
         module = tvm.IRModule({kernel.symbol: kernel.func for kernel in kernels})
         code = tvm.get_global_func("target.build.llvm")(module, self.tvm)
         with tempfile.TemporaryDirectory() as folder:
-            objects = Path(folder, "kernels.o")
-            code.write_to_file(str(objects), "o")
-            table = Path(folder, "launch_table.c")
-            table.write_text(launch_table(kernels))
+            objects, table = Path(folder, "kernels.o"), Path(folder, "launch_table.c")
+            with writing(objects):
+                objects.write_bytes(_machine_code(code))
+                table.write_text(launch_table(kernels))
             include = Path(runtime.__file__).parent
             toolchain.compile_shared(
                 [table, objects],
@@ -77,6 +79,13 @@ class CpuTarget:
                 target_triple=self.triple,
                 flags=["-std=c11", "-O2", f"-I{include}", "-s", "-Wl,--build-id=none", "-lm"],
             )
+
+
+def _machine_code(code: tvm.runtime.Module) -> bytes:
+    """An object file, written to memory: where a disk is full, LLVM would end the process."""
+    with os.fdopen(os.memfd_create("kernels.o"), "rb") as file:
+        code.write_to_file(f"/proc/self/fd/{file.fileno()}", "o")
+        return file.read()
 
 
 def parse(argument: str) -> CpuTarget:

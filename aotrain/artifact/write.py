@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from aotrain import runtime
 from aotrain.artifact import manifest, statefile
 from aotrain.artifact.planfile import FileDigest, PlanFile, pack
 from aotrain.errors import Diagnostic, InputError, InternalError, UsageError, raise_if_any
+from aotrain.files import folder_beside, writing
 from aotrain.plan import Kind, Plan
 
 
@@ -107,12 +106,12 @@ def _constant_bytes(plan: Plan, constants: Mapping[int, np.ndarray]) -> dict[int
 
 def _place(folder: Path, files: Mapping[str, bytes]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
+    with folder_beside(folder) as temporary:
         new = temporary / "new"
         new.mkdir()
         for name, content in files.items():
-            (new / name).write_bytes(content)
+            with writing(folder / name):
+                (new / name).write_bytes(content)
         for name in ("aotrun", "libaotrun.so", "kernels.so"):
             mode = (new / name).stat().st_mode
             (new / name).chmod(mode | (mode & 0o444) >> 2)  # executable for whoever may read it
@@ -124,5 +123,3 @@ def _place(folder: Path, files: Mapping[str, bytes]) -> None:
             if (temporary / "old").exists():
                 (temporary / "old").rename(folder)
             raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
