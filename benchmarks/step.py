@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 from benchmarks import _machine, _table  # noqa: E402
 from benchmarks._table import OURS, Figures, Result  # noqa: E402
 from benchmarks._worker import Worker, WorkerError  # noqa: E402
-from tests.models import CASES, TINY, Case  # noqa: E402
+from tests.models import CASES, TINY, WIDER, Case  # noqa: E402
 
 FIRST_LOSS, LATER_LOSSES = 1e-4, 5e-2
 """Relative. AdamW's first steps are the signs of gradients: where those are near zero, rounding
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     load = _machine.busy()
     contenders = _contenders(options)
-    cases = TINY if options.tiny else CASES
+    cases = TINY if options.tiny else CASES | WIDER
     results = []
     for name in options.models.split(","):
         print(f"{name} ...", file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx
@@ -63,14 +64,28 @@ CASES = {
     for case in (
         Case("mlp", mlp.build, "x", (784,), 10, 64),
         Case("cnn", cnn.build, "x", (1, 28, 28), 10, 64),
-        Case("resnet18", resnet.build, "x", (3, 32, 32), 10, 32),
+        Case("resnet18", resnet.build, "x", (3, 32, 32), 10, 16),
         Case("gpt", gpt.build, "tokens", (32,), 96, 16, tokens=True),
-        Case("mobilenetv2", mobilenet.build, "x", (3, 96, 96), 10, 16),
+        Case("mobilenetv2", mobilenet.build, "x", (3, 96, 96), 10, 8),
         Case("vit", vit.build, "x", (3, 32, 32), 10, 16),
         Case("lstm", lstm.build, "x", (28, 28), 10, 32),
     )
 }
 """At real size; `batch` is the benchmark's."""
+
+WIDER = {
+    case.name: case
+    for case in (
+        Case("cnn", partial(cnn.build, widths=(32, 64, 256)), "x", (1, 28, 28), 10, 64),
+        Case(
+            "gpt",
+            partial(gpt.build, width=256, tokens=128, vocabulary=1024),
+            *("tokens", (128,), 1024, 8),
+            tokens=True,
+        ),
+    )
+}
+"""Where that is too small for a benchmark to say much."""
 
 TINY = {
     case.name: case
