@@ -6,6 +6,9 @@
     g  = matmul(permute_dims(x), dy)   ->   dw = gemm(dy, x; transpose_a)
     dw = permute_dims(g)
 
+A transposed operand that many products read (an unrolled LSTM's weight) stays: transposed once, it
+spares each of them a packing.
+
 Not handled: transposes that move a leading axis (attention's split into heads), 1-D operands.
 """
 
@@ -22,6 +25,9 @@ from aotrain.passes.names import bindings
 
 Product = tuple[relax.Expr, relax.Expr, bool, bool]
 """Operands, and whether each is read transposed."""
+
+MANY = 4
+"""Readers from which on a transposed operand is worth its memory."""
 
 
 @tvm.transform.module_pass(opt_level=0, name="FoldTransposes")
@@ -73,12 +79,14 @@ class _Folder(PyExprMutator):
         return None
 
     def _through(self, operand: relax.Expr, flip: bool) -> tuple[relax.Expr, bool]:
-        """`operand` without the swaps of its last two axes."""
+        """`operand` without the swaps of its last two axes, unless many share it swapped."""
+        inner, flipped = operand, flip
         call = self._definition(operand)
         while call is not None and _swaps_last_two(call):
-            operand, flip = call.args[0], not flip
-            call = self._definition(operand)
-        return operand, flip
+            inner, flipped = call.args[0], not flipped
+            call = self._definition(inner)
+        shared = flipped != flip and self.uses[operand] >= MANY
+        return (operand, flip) if shared else (inner, flipped)
 
     def _definition(self, operand: relax.Expr) -> relax.Call | None:
         value = self.builder_.lookup_binding(operand) if isinstance(operand, relax.Var) else None

@@ -88,3 +88,20 @@ def test_other_permutations_stay() -> None:
         "relax.permute_dims",
         "relax.matmul",
     ]
+
+
+@pytest.mark.parametrize("readers", [1, 6])
+def test_a_transposed_operand_of_many_products_is_made_once(readers: int) -> None:
+    def body(bb, a, b):
+        weight = transpose(bb, b)
+        for _ in range(readers):
+            a = bb.emit(op.matmul(a, weight))
+        return op.matmul(a, transpose(bb, weight))  # b itself: there is nothing to transpose
+
+    before = module(body, (3, 5), (5, 5))
+    many = ["relax.permute_dims", *["relax.matmul"] * (readers + 1)]
+    after = folded(before)
+    assert operators(after) == (many if readers > 1 else ["aotrain.gemm", "relax.matmul"])
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((3, 5), (5, 5))]
+    np.testing.assert_allclose(evaluate(after, *arrays), evaluate(before, *arrays), rtol=1e-4)
