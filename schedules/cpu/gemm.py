@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from tvm import tirx
 
+from aotrain.schedules.cpu import indirect
 from aotrain.schedules.cpu.contraction import Contraction, extents, names
 from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.loops import (
@@ -38,7 +39,7 @@ from aotrain.schedules.cpu.loops import (
 )
 from aotrain.schedules.cpu.nest import loads, sequence, stores, substitute
 from aotrain.schedules.cpu.tile import Plan
-from aotrain.schedules.cpu.transpose import transpose_block
+from aotrain.schedules.cpu.transpose import transpose_block, transpose_tile
 
 Split: TypeAlias = Callable[[tirx.Expr, Sequence[int]], list[tirx.Expr]]
 Index: TypeAlias = Sequence[tirx.Expr]
@@ -80,6 +81,12 @@ class Gemm:
         self.packed_rows = self._root("rows", self.rows * self.depth) if plan.pack_rows else None
         size = self.batch * self.panels * plan.width * self.depth
         self.shared = self._root("panels", size) if plan.shared else None
+        # A tile of one vector is bound by loads, of which plain loops reuse some.
+        tabled = plan.even_rows and not plan.pack_rows and not plan.direct
+        tabled &= plan.width > plan.lanes
+        self.offsets = indirect.offsets(c) if tabled else None
+        if self.offsets is not None:
+            self.scratch.append(self.offsets.table)
 
     def _root(self, name: str, size: int) -> tirx.Buffer:
         buffer = tirx.decl_buffer((size,), self.dtype, f"{self.c.name}_{name}")
@@ -89,6 +96,8 @@ class Gemm:
     def emit(self) -> list[tirx.Stmt]:
         """The statements, in order; `scratch` are the root-level buffers they need."""
         parts = []
+        if self.offsets is not None:
+            parts.append(self.offsets.fill())
         if self.packed_rows is not None:
             parts.append(self._pack_all_rows(self.packed_rows))
         if self.shared is not None:
@@ -185,13 +194,16 @@ class Gemm:
             min(plan.lanes, lanes - v * plan.lanes) if buffer is None else plan.lanes
         )
         zero = tirx.const(0, self.dtype)
+        depth = extents(self.c.depth)
+        if self.offsets is not None:
+            depth = [*extents(self.offsets.outer), self.offsets.count]
         clear = [
             vector(size(v), lambda n, i=i, v=v: [tirx.BufferStore(acc, zero, [place(i, v) + n])])
             for i, v in cells
         ]
 
         def step(k: list[tirx.Expr]) -> list[tirx.Stmt]:
-            flat = _flat(k, extents(self.c.depth))
+            flat = _flat(k, depth)
             scalars = [self._scalar(b, first, i, height, k, flat) for i in range(height)]
 
             def multiply(i: int, v: int) -> tirx.Stmt:
@@ -210,8 +222,11 @@ class Gemm:
         if plan.pack_rows and not plan.direct:
             # Both operands are packed: depth is one loop.
             run = loop(self.depth, lambda flat: step(decode(flat, extents(self.c.depth))))
+        elif self.offsets is not None:
+            # The table's position stands for the inner axes.
+            run = nest(depth, step)
         else:
-            run = nest(extents(self.c.depth), step)
+            run = nest(depth, step)
         return [*clear, run, *self._finish(b, panel, lanes, first, height, acc)]
 
     def _finish(
@@ -225,22 +240,30 @@ class Gemm:
     ) -> list[tirx.Stmt]:
         """Store a finished tile and run its epilogue, a vector at a time."""
         plan = self.plan
+
+        def cell(i: tirx.Expr, n: tirx.Expr, value: tirx.Expr) -> list[tirx.Stmt]:
+            at = self._axes(b, first + i, panel * plan.width + n, self.finish_split)
+            place = [substitute(p, at) for p in self.c.place]
+            parts: list[tirx.Stmt] = []
+            if self.epilogue is not None:
+                parts += self.epilogue.at(place, {self.c.target: value})
+            if self.keep:
+                parts.append(tirx.BufferStore(self.c.target, value, place))
+            return parts
+
+        if plan.store_rows and height == plan.height:
+            columns, pitch, turn = transpose_tile(acc, height, lanes, plan.width, plan.lanes)
+
+            def column(n: tirx.Expr) -> list[tirx.Stmt]:
+                return vectors(height, plan.lanes, lambda i: cell(i, n, columns[n * pitch + i]))
+
+            return [*turn, loop(lanes, column)]
+
         # Scattered elements are written one by one in a loop: as a vector they are much code.
         width = plan.store_run if plan.store_run >= 4 else 1
 
         def row(i: tirx.Expr) -> list[tirx.Stmt]:
-            def lane(n: tirx.Expr) -> list[tirx.Stmt]:
-                at = self._axes(b, first + i, panel * plan.width + n, self.finish_split)
-                place = [substitute(p, at) for p in self.c.place]
-                value = acc[i * plan.width + n]
-                parts: list[tirx.Stmt] = []
-                if self.epilogue is not None:
-                    parts += self.epilogue.at(place, {self.c.target: value})
-                if self.keep:
-                    parts.append(tirx.BufferStore(self.c.target, value, place))
-                return parts
-
-            return vectors(lanes, width, lane)
+            return vectors(lanes, width, lambda n: cell(i, n, acc[i * plan.width + n]))
 
         short = self.depth <= UNROLL_DEPTH and self.epilogue is None and width > 1
         return unrolled(height, row) if short else [loop(height, row)]
@@ -260,8 +283,10 @@ class Gemm:
     ) -> tirx.Expr:
         if self.packed_rows is not None:
             return self.packed_rows[first * self.depth + flat * height + i]
-        at = self._axes(b, first + i64(i), i64(0)) | dict(names(self.c.depth, k))
-        return substitute(self.c.scalar, at)
+        at = self._axes(b, first + i64(i), i64(0))
+        if self.offsets is not None:
+            return self.offsets.read(at | names(self.offsets.outer, k[:-1]), k[-1])
+        return substitute(self.c.scalar, at | dict(names(self.c.depth, k)))
 
     def _vector(self, b: tirx.Expr, lane: tirx.Expr, k: Index) -> tirx.Expr:
         at = self._axes(b, i64(0), lane) | dict(names(self.c.depth, k))

@@ -20,6 +20,8 @@ from aotrain.schedules.cpu.nest import Axis, loads, variables
 
 #: Cycles to move an element as part of a vector, through a register transpose, or alone.
 VECTOR, TRANSPOSED, SCALAR = 0.15, 0.5, 2.0
+#: Cycles to compute an element's address, and store it alone.
+SCATTERED = 4.0
 #: Lanes for which a row operand is used before it pays to pack it.
 PACK_ROWS_FROM = 512
 #: Bytes of lane panels that may be packed ahead of the tasks that share them.
@@ -32,9 +34,11 @@ class Plan:
 
     height, width: rows and lanes of the register tile.
     run, store_run: neighbours in memory among the lanes of the vector operand and of the target, at
-        most a vector; transpose: the operand's are neighbours in depth instead.
+        most a vector; transpose: the operand's are neighbours in depth instead; store_rows: the
+        target's are neighbours along the rows of a tile instead.
     direct: read the vector operand where it is; shared: pack its panels once, before the tasks.
-    pack_rows: pack the scalar operand. row_tasks: how many tasks share the rows of a panel.
+    pack_rows: pack the scalar operand; even_rows: else, a full tile's are at equal distances.
+    row_tasks: how many tasks share the rows of a panel.
     """
 
     height: int
@@ -43,21 +47,26 @@ class Plan:
     run: int
     store_run: int
     transpose: bool
+    store_rows: bool
     direct: bool
     shared: bool
     pack_rows: bool
+    even_rows: bool
     row_tasks: int
     parallel: bool
 
 
-def _last_run(axes: Sequence[Axis], accesses: Sequence[affine.Access]) -> int:
-    """How many neighbouring points of `axes` every access finds in neighbouring memory."""
+def _last_run(axes: Sequence[Axis], accesses: Sequence[affine.Access], unit: bool = True) -> int:
+    """How many neighbouring points of `axes` every access finds at equal distances in memory.
+
+    unit: that distance must be one element.
+    """
     live = [a for a in axes if a.extent > 1]
     if not live:
         return 1
     dims = affine.merge(live, accesses)
     steps = [affine.strides(access, live) for access in accesses]
-    if not all(row is not None and row[-1] == 1 for row in steps):
+    if not all(row is not None and (row[-1] == 1 or not unit) for row in steps):
         return 1
     return 1 << 30 if len(dims) == 1 else prod(a.extent for a in dims[-1])
 
@@ -66,21 +75,33 @@ def _vector_run(c: Contraction) -> int:
     return _last_run(c.lanes, loads(c.vector))
 
 
-def _store_run(c: Contraction) -> int:
+def _store_run(c: Contraction, axes: Sequence[Axis]) -> int:
     var = tirx.const(0, str(c.target.dtype))
-    return _last_run(c.lanes, [tirx.BufferStore(c.target, var, list(c.place))])
+    return _last_run(axes, [tirx.BufferStore(c.target, var, list(c.place))])
 
 
 def _cost(c: Contraction, isa: Isa) -> float:
     """Cycles for `c` in this orientation."""
     batch, rows, lanes, depth = (prod(extents(a)) for a in (c.batch, c.rows, c.lanes, c.depth))
-    height, width = _tile(rows, lanes, isa)
+    height, width = _tile(c, isa)
     vectors = width // isa.lanes
     step = max(height * vectors / 2, (height + vectors) / 2, 4)
     multiply = batch * -(-rows // height) * -(-lanes // width) * depth * step
     pack = batch * lanes * depth * _pack_cost(c, isa)
-    store = batch * rows * lanes * (VECTOR if _store_run(c) >= isa.lanes else SCALAR)
+    store = batch * rows * lanes * (VECTOR if _store_run(c, c.lanes) >= isa.lanes else SCALAR)
     return multiply + pack + store
+
+
+def _store_cost(runs: tuple[int, int], height: int, isa: Isa) -> float:
+    """Cycles an element of the target; runs: neighbours in memory among its lanes and its rows."""
+    if _aligned(runs[0], isa) >= 4:
+        return VECTOR * isa.lanes / _aligned(runs[0], isa)
+    return TRANSPOSED if _stores_rows(runs[1], height, isa) else SCATTERED
+
+
+def _stores_rows(run: int, height: int, isa: Isa) -> bool:
+    """Whether the rows of each full tile, neighbours in runs of `run`, can be stored as vectors."""
+    return min(isa.lanes, height) >= 4 and (run == 1 << 30 or run % height == 0)
 
 
 def _pack_cost(c: Contraction, isa: Isa) -> float:
@@ -100,12 +121,13 @@ def _transposes(c: Contraction, isa: Isa) -> bool:
 
 def _reads_directly(c: Contraction, isa: Isa) -> bool:
     """Whether each panel is used for one tile of rows only and needs no packing."""
-    rows, lanes = prod(extents(c.rows)), prod(extents(c.lanes))
-    return rows <= _tile(rows, lanes, isa)[0] and _vector_run(c) == 1 << 30
+    return prod(extents(c.rows)) <= _tile(c, isa)[0] and _vector_run(c) == 1 << 30
 
 
-def _tile(rows: int, lanes: int, isa: Isa) -> tuple[int, int]:
+def _tile(c: Contraction, isa: Isa) -> tuple[int, int]:
     """Rows and lanes of the register tile: the cheapest that fits the registers."""
+    rows, lanes = prod(extents(c.rows)), prod(extents(c.lanes))
+    depth, runs = prod(extents(c.depth)), (_store_run(c, c.lanes), _store_run(c, c.rows))
     best: tuple[float, int, int] | None = None
     for vectors in (1, 2, 3, 4):
         if vectors > 1 and (vectors - 1) * isa.lanes >= lanes:
@@ -113,7 +135,8 @@ def _tile(rows: int, lanes: int, isa: Isa) -> tuple[int, int]:
         for height in range(1, 17):
             if height * vectors > isa.registers - vectors - 2 or height > max(rows, 1):
                 continue
-            cost = _tile_cost(rows, lanes, height, vectors, isa)
+            cost = depth * _tile_cost(rows, lanes, height, vectors, isa)
+            cost += rows * lanes * _store_cost(runs, height, isa)
             if best is None or cost < best[0]:
                 best = (cost, height, vectors * isa.lanes)
     assert best is not None
@@ -141,13 +164,14 @@ def choose(c: Contraction, isa: Isa) -> tuple[Contraction, Plan]:
 
 def _plan(c: Contraction, isa: Isa) -> Plan:
     batch, rows, lanes, depth = (prod(extents(a)) for a in (c.batch, c.rows, c.lanes, c.depth))
-    height, width = _tile(rows, lanes, isa)
+    height, width = _tile(c, isa)
     panels = -(-lanes // width)
-    run = _vector_run(c)
+    run, run_rows = _vector_run(c), _scalar_run(c)
     direct = run >= isa.lanes and _reads_directly(c, isa)
     parallel = c.macs >= PARALLEL_WORK * 4
-    tiles = rows // height
+    tiles = -(-rows // height)
     few = batch * panels < TASKS and tiles > 1 and parallel
+    store_run = _aligned(_store_run(c, c.lanes), isa)
     shared_bytes = 4 * batch * panels * width * depth
     row_tasks = min(tiles, -(-TASKS // (batch * panels))) if few else 1
     return Plan(
@@ -158,8 +182,10 @@ def _plan(c: Contraction, isa: Isa) -> Plan:
         transpose=run < 4 and _transposes(c, isa),
         direct=direct,
         shared=row_tasks > 1 and not direct and shared_bytes <= SHARED_BYTES,
-        store_run=_aligned(_store_run(c), isa),
-        pack_rows=batch * lanes > PACK_ROWS_FROM and _same_for_batch(c),
+        store_run=store_run,
+        store_rows=store_run < 4 and _stores_rows(_store_run(c, c.rows), height, isa),
+        pack_rows=_packs_rows(c),
+        even_rows=run_rows == 1 << 30 or run_rows % height == 0,
         row_tasks=row_tasks,
         parallel=parallel,
     )
@@ -168,6 +194,15 @@ def _plan(c: Contraction, isa: Isa) -> Plan:
 def _aligned(run: int, isa: Isa) -> int:
     """Lanes that a vector may move at once, where neighbours come in runs of `run`."""
     return isa.lanes if run == 1 << 30 else gcd(run, isa.lanes)
+
+
+def _packs_rows(c: Contraction) -> bool:
+    return prod(extents([*c.batch, *c.lanes])) > PACK_ROWS_FROM and _same_for_batch(c)
+
+
+def _scalar_run(c: Contraction) -> int:
+    """How many neighbouring rows of the scalar operand stand at equal distances in memory."""
+    return _last_run(c.rows, loads(c.scalar), unit=False)
 
 
 def _same_for_batch(c: Contraction) -> bool:

@@ -1,7 +1,8 @@
 """A block of rows in memory in, the same block with rows as columns out, through vector registers.
 
 A panel whose operand lies along depth (A times B transposed) needs a transposition while it is
-packed: `lanes` vector loads, log2(lanes) rounds of shuffles, `lanes` vector stores.
+packed, a tile whose target lies along rows when it is finished: `lanes` vector loads, log2(lanes)
+rounds of shuffles, `lanes` vector stores.
 """
 
 from __future__ import annotations
@@ -80,3 +81,32 @@ def transpose_block(
         return [*bindings, *shuffles, *stores]
 
     return loops, cell
+
+
+def transpose_tile(
+    acc: tirx.Buffer, height: int, width: int, pitch: int, lanes: int
+) -> tuple[tirx.Buffer, int, list[tirx.Stmt]]:
+    """acc[i * pitch + n], i < height, n < width, as a new buffer[n * p + i]; it, p, statements.
+
+    pitch, p: multiples of `lanes`; what lies between height and p is zero.
+    """
+    dtype = str(acc.dtype)
+    across = -(-height // lanes) * lanes
+    columns = tirx.decl_buffer((pitch * across,), dtype, "columns", scope="local")
+    zeros = tirx.Broadcast(tirx.const(0, dtype), lanes)
+    statements: list[tirx.Stmt] = [tirx.AllocBuffer(columns)]
+    for top in range(0, height, lanes):
+        for left in range(0, width, lanes):
+            starts = [(top + i) * pitch + left for i in range(min(lanes, height - top))]
+            rows = [acc[tirx.Ramp(i64(at), i64(1), lanes)] for at in starts]
+            names = [tirx.Var("r", row.ty) for row in rows]
+            statements += [tirx.Bind(name, row) for name, row in zip(names, rows, strict=True)]
+            shuffles, turned = network([*names, *[zeros] * (lanes - len(names))])
+            statements += shuffles
+            statements += [
+                tirx.BufferStore(
+                    columns, column, [tirx.Ramp(i64((left + n) * across + top), i64(1), lanes)]
+                )
+                for n, column in enumerate(turned)
+            ]
+    return columns, across, statements
