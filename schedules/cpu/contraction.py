@@ -11,6 +11,7 @@ batch; reduced axes are depth. Two forms are opened first, by splitting an axis 
     (a + c) // s, (a + c) % s (a strided convolution's input gradient, sub-pixel form)
                                                               one contraction for each residue
 
+Sums over what is known to be padding are left out.
 Not handled: sums of other products than two factors' (they are left to the reduction rule).
 """
 
@@ -28,10 +29,12 @@ from aotrain.schedules.cpu.nest import (
     Stage,
     loads,
     loads_place,
+    shifted,
     stores,
     substitute,
     variables,
 )
+from aotrain.schedules.cpu.padding import Paddings, reads_padding, trim
 
 
 @dataclass(frozen=True)
@@ -74,22 +77,24 @@ class Product:
     axes: tuple[Axis, ...]
 
 
-def match(stage: Stage) -> list[Contraction] | None:
+def match(stage: Stage, paddings: Paddings | None = None) -> list[Contraction] | None:
     """The contractions that `stage` is, one for each residue of its strides; None: it is none."""
-    found = products(stage)
+    found = products(stage, paddings=paddings)
     if found is None:
         return None
     parts = [_with_roles(stage.name, part) for part in found]
     return None if any(p is None for p in parts) else [p for p in parts if p is not None]
 
 
-def products(stage: Stage, groups: bool = True) -> list[Product] | None:
+def products(
+    stage: Stage, groups: bool = True, paddings: Paddings | None = None
+) -> list[Product] | None:
     """The sums of products that `stage` is, without quotients of axes; None: it is none.
 
     groups: open a // q as groups where it can be, else as residues.
     """
     found = _product(stage)
-    return None if found is None else _open(found, groups)
+    return None if found is None else _open(found, groups, paddings or {})
 
 
 def _product(stage: Stage) -> Product | None:
@@ -125,6 +130,8 @@ def _starts_at_zero(stage: Stage, store: tirx.BufferStore) -> bool:
 
 def _with_roles(name: str, part: Product) -> Contraction | None:
     first, second = (variables(f) for f in part.factors)
+    if shifted(list(part.factors)):
+        return None
     roles: dict[str, list[Axis]] = {"batch": [], "rows": [], "lanes": [], "depth": []}
     for axis in part.axes:
         in_first, in_second = axis.var in first, axis.var in second
@@ -142,7 +149,7 @@ def _with_roles(name: str, part: Product) -> Contraction | None:
     return Contraction(name, part.target, *part.factors, part.place, **groups)
 
 
-def _open(found: Product, groups: bool) -> list[Product]:
+def _open(found: Product, groups: bool, paddings: Paddings) -> list[Product]:
     """Split the axes whose quotients and remainders hide a product's structure."""
     for axis in found.axes:
         if axis.reduce:
@@ -153,12 +160,14 @@ def _open(found: Product, groups: bool) -> list[Product]:
             continue
         (q,) = moduli
         aligned = axis.extent % q == 0 and all(shift == 0 for _, shift in divisions)
-        if groups and q > 1 and aligned:
+        if groups and q > 1 and aligned and not reads_padding(found.factors, axis, paddings):
             if q < axis.extent:
-                return _open(_split_groups(found, axis, q), groups)
+                return _open(_split_groups(found, axis, q), groups, paddings)
         elif 1 < q <= 4:
-            return [p for part in _split_residues(found, axis, q) for p in _open(part, groups)]
-    return [found]
+            parts = _split_residues(found, axis, q)
+            return [p for part in parts for p in _open(part, groups, paddings)]
+    factors, axes = trim(found.factors, found.axes, paddings)
+    return [replace(found, factors=factors, axes=axes)]
 
 
 def _divisions(found: Product, axis: Axis) -> set[tuple[int, int]]:

@@ -22,6 +22,7 @@ from aotrain.schedules.cpu import (
     gemm,
     isa,
     nest,
+    padding,
     planes,
     pointwise,
     reduction,
@@ -55,6 +56,11 @@ class Writer:
             return True
         return any(buffer in nest.variables([s.loops for s in _stages(p)]) for p in after)
 
+    def drop(self, buffer: tirx.Buffer) -> None:
+        """Take back the statement that wrote `buffer`: nothing reads it."""
+        _, statement = self.written.pop(buffer)
+        self.statements = [s for s in self.statements if not s.same_as(statement)]
+
 
 def _stages(part: Part) -> tuple[nest.Stage, ...]:
     return part.stages if isinstance(part, Group) else (part,)
@@ -62,17 +68,22 @@ def _stages(part: Part) -> tuple[nest.Stage, ...]:
 
 def _contract(part: Part, writer: Writer) -> bool:
     """Sums of products as packed, register-tiled loops, with the next group as epilogue."""
-    found = contraction.match(part) if isinstance(part, nest.Stage) else None
+    paddings = _paddings(writer)
+    found = contraction.match(part, paddings) if isinstance(part, nest.Stage) else None
     if found is None:
         return False
     chosen = [tile.choose(c, writer.isa) for c in found]
-    if any(_is_thin(c) for c, _ in chosen):
+    if any(_is_thin(c) for c, _ in chosen) or sum(c.macs for c, _ in chosen) < MIN_MACS:
         return False
     target = found[0].target
     epilogue = _epilogue(target, writer)
     if epilogue is not None:
         writer.ahead.pop(0)
     keep = epilogue is None or writer.read_later(target, writer.ahead)
+    read = nest.variables([e for c in found for e in (c.scalar, c.vector)])
+    for buffer in paddings:
+        if buffer not in read and not writer.read_later(buffer, writer.ahead):
+            writer.drop(buffer)
     for c, plan in chosen:
         kernel = gemm.Gemm(c, plan, epilogue, keep, set(writer.kernel.func.params))
         writer.statements += kernel.emit()
@@ -89,25 +100,30 @@ def _window(part: Part, writer: Writer) -> bool:
     if epilogue is not None:
         writer.ahead.pop(0)
     keep = epilogue is None or writer.read_later(found[0].target, writer.ahead)
-    source = _padded(found[0].image.source, writer) or planes.whole(found[0].image.source)
+    source = _padded(found[0].image.source, writer) or padding.whole(found[0].image.source)
     writer.statements.append(windows.Windows(found, source, writer.isa, epilogue, keep).emit())
     return True
 
 
-def _padded(image: tirx.Buffer, writer: Writer) -> planes.Source | None:
+def _paddings(writer: Writer) -> dict[tirx.Buffer, padding.Source]:
+    """The buffers written so far that are padded copies, and what of."""
+    found = {b: padding.padded(stage) for b, (stage, _) in writer.written.items()}
+    return {b: source for b, source in found.items() if source is not None}
+
+
+def _padded(image: tirx.Buffer, writer: Writer) -> padding.Source | None:
     """Where `image` comes from, if it was padded for the present part alone: no need then."""
     if image not in writer.written or writer.read_later(image, writer.ahead):
         return None
-    stage, statement = writer.written[image]
-    source = planes.padded(stage)
+    source = padding.padded(writer.written[image][0])
     if source is not None:
-        writer.statements = [s for s in writer.statements if not s.same_as(statement)]
+        writer.drop(image)
     return source
 
 
 def _is_thin(c: contraction.Contraction) -> bool:
     rows, lanes = (prod(contraction.extents(a)) for a in (c.rows, c.lanes))
-    return min(rows, lanes) < MIN_ROWS or c.macs < MIN_MACS
+    return min(rows, lanes) < MIN_ROWS
 
 
 def _epilogue(target: tirx.Buffer, writer: Writer) -> Group | None:

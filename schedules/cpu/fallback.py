@@ -11,6 +11,7 @@ from aotrain.schedules.cpu.nest import (
     Axis,
     Stage,
     sequence,
+    shifted,
     statements,
     stores,
     substitute,
@@ -65,6 +66,9 @@ def _independent(stage: Stage, spatial: tuple[Axis, ...]) -> int:
     """How many leading axes may run in parallel: each must choose what is written."""
     work = prod(a.extent for a in stage.axes or ())
     prefix = parallel_prefix([a.extent for a in spatial], work)
+    alone = shifted(stage.body)
+    free = [a.var not in alone for a in spatial]
+    prefix = min(prefix, max(1, free.index(False)) if False in free else prefix)
     for position, axis in enumerate(spatial[:prefix]):
         for store in stores(stage.body):
             if axis.extent > 1 and axis.var not in variables(list(store.indices)):

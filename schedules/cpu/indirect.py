@@ -59,7 +59,8 @@ class Offsets:
         """The operand where the other axes are `at`, at entry `position` of the table."""
         start = names(self.inner, [i64(0)] * len(self.inner))
         *leading, last = (substitute(i, {**at, **start}) for i in self.operand.indices)
-        return self.operand.source[(*leading, last + self.table[position].astype("int64"))]
+        place = (*leading, last + self.table[position].astype("int64"))
+        return self.operand.source[place]
 
 
 def offsets(c: Contraction) -> Offsets | None:

@@ -125,9 +125,14 @@ def parallel_nest(
     extents: Sequence[int],
     work: int,
     body: NestBody,
+    most: int | None = None,
 ) -> tirx.Stmt:
-    """Nested loops, the leading ones in parallel where `work` operations are enough."""
-    prefix = parallel_prefix(extents, work)
+    """Nested loops, the leading ones in parallel where `work` operations are enough.
+
+    most: how many may be fused. TVM 0.27's FlattenBuffer is wrong about (t % a + c) // b beside
+    other parts of the same t, so `nest.shifted` axes need loops of their own.
+    """
+    prefix = min(parallel_prefix(extents, work), len(extents) if most is None else max(most, 1))
     head, tail = extents[:prefix], extents[prefix:]
     if prod(head) == 1:
         return nest(extents, body)

@@ -199,6 +199,18 @@ def variables(expr: object) -> set[tirx.Var]:
     return found
 
 
+def shifted(node: object) -> set[tirx.Var]:
+    """Variables under a quotient or remainder of a sum with a constant: h in (h + 1) // 2."""
+    found: set[tirx.Var] = set()
+
+    def visit(division: tirx.FloorDiv | tirx.FloorMod) -> None:
+        if contains(division.a, (tirx.Add, tirx.Sub)) and contains(division.a, tirx.IntImm):
+            found.update(variables(division.a))
+
+    tvm_ffi.structural_walk(node, ((tirx.FloorDiv, tirx.FloorMod), visit))
+    return found
+
+
 def substitute(node: tirx.Stmt | tirx.Expr, values: Mapping[tirx.Var, tirx.Expr]) -> object:
     """`node` with variables replaced, each value cast to its variable's type.
 

@@ -5,7 +5,7 @@
 
 These are depthwise convolutions and their gradients: only window axes are in one factor alone,
 so that no matrix product is in them. A strided input gradient is one Map for each residue of its
-outputs (contraction.products opens it). `padded` says where a padded image comes from.
+outputs (contraction.products opens it).
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from tvm import ir, sym, tirx
 
 from aotrain.schedules.cpu.contraction import Product, products
-from aotrain.schedules.cpu.group import is_identity
-from aotrain.schedules.cpu.loops import i64
 from aotrain.schedules.cpu.nest import Axis, Stage, substitute, variables
-from aotrain.schedules.cpu.pointwise import name_of
 
 
 @dataclass(frozen=True)
@@ -220,73 +217,3 @@ def _is(index: tirx.Expr, axis: Axis | None) -> bool:
     if axis is None:
         return isinstance(index, tirx.IntImm) and int(index) == 0
     return isinstance(index, tirx.Var) and index.same_as(axis.var)
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where an image comes from: element (i, j) of a plane is `load` there, or zero.
-
-    indices: the variables for outer indices, i and j. rows, columns: the ranges where it is `load`.
-    """
-
-    load: ir.TensorLoad
-    indices: tuple[tirx.Var, ...]
-    rows: range
-    columns: range
-
-    def at(self, place: Sequence[tirx.Expr]) -> tirx.Expr:
-        """The element at a place inside the ranges."""
-        return substitute(self.load, dict(zip(self.indices, place, strict=True)))
-
-
-def whole(image: tirx.Buffer) -> Source:
-    """An image read where it is."""
-    shape = [int(n) for n in image.shape]
-    indices = tuple(tirx.Var("i", "int64") for _ in shape)
-    return Source(image[indices], indices, range(shape[-2]), range(shape[-1]))
-
-
-def padded(stage: Stage) -> Source | None:
-    """An image that `stage` pads with zeros on its last two axes; None: it does something else."""
-    store, axes = stage.store, stage.spatial
-    if store is None or not stage.pointwise or len(axes) < 3 or not is_identity(store, axes):
-        return None
-    value = store.value
-    if not isinstance(value, ir.Call) or name_of(value) != "if_then_else":
-        return None
-    condition, load, zero = value.args
-    if not isinstance(load, ir.TensorLoad) or not isinstance(zero, tirx.FloatImm) or zero.value:
-        return None
-    inside = [_inside(condition, axis.var, axis.extent) for axis in axes[-2:]]
-    if inside[0] is None or inside[1] is None or not _only(condition, axes[-2].var, axes[-1].var):
-        return None
-    return Source(load, tuple(a.var for a in axes), inside[0], inside[1])
-
-
-def _conjuncts(condition: tirx.Expr) -> list[tirx.Expr]:
-    if isinstance(condition, tirx.And):
-        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
-    return [condition]
-
-
-def _only(condition: tirx.Expr, *axes: tirx.Var) -> bool:
-    """Whether every part of `condition` is a bound of one of `axes`."""
-    bounds = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
-    return all(
-        isinstance(part, bounds) and len(variables(part)) == 1 and variables(part) <= set(axes)
-        for part in _conjuncts(condition)
-    )
-
-
-def _inside(condition: tirx.Expr, axis: tirx.Var, extent: int) -> range | None:
-    """Where the parts of `condition` on `axis` hold, if that is one range."""
-    parts = [part for part in _conjuncts(condition) if variables(part) == {axis}]
-    analyzer = sym.Analyzer()
-    held = [
-        i
-        for i in range(extent)
-        if all(bool(int(analyzer.simplify(substitute(p, {axis: i64(i)})))) for p in parts)
-    ]
-    if not held or held != list(range(held[0], held[-1] + 1)):
-        return None
-    return range(held[0], held[-1] + 1)

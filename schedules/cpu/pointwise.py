@@ -40,6 +40,7 @@ from aotrain.schedules.cpu.nest import (
     Stage,
     loads,
     sequence,
+    shifted,
     stores,
     substitute,
     variables,
@@ -95,11 +96,19 @@ def emit(group: Group, isa: Isa, parameters: Set[tirx.Buffer] = frozenset()) -> 
             )
         return result
 
-    if len(segments or ()) == 1 and prod(extents[:-1]) < TASKS and work >= PARALLEL_WORK:
+    alone = shifted(body)
+    free = [not alone & {a.var for a in dim} for dim in dims]
+    most = free.index(False) if False in free else len(dims)
+    if (
+        len(segments or ()) == 1
+        and prod(extents[:-1]) < TASKS
+        and work >= PARALLEL_WORK
+        and free[-1]
+    ):
         lanes = isa.lanes if _vectorises(group, lane) else 1
         if extents[-1] >= lanes:
             return _chunked(extents, lanes, lambda index: point(index, group))
-    return parallel_nest(extents[:-1], work, row)
+    return parallel_nest(extents[:-1], work, row, most)
 
 
 def _chunked(extents: Sequence[int], lanes: int, point: NestBody) -> tirx.Stmt:

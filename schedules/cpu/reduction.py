@@ -38,6 +38,7 @@ from aotrain.schedules.cpu.nest import (
     loads,
     loads_place,
     sequence,
+    shifted,
     stores,
     substitute,
     variables,
@@ -221,12 +222,22 @@ def _kept_lanes(r: Reduction, isa: Isa) -> list[tirx.Stmt]:
     if full:
         grid = [*sizes[:-1], full]
         parts.append(
-            parallel_nest(grid, r.work, lambda i: strip(list(i[:-1]), i[-1] * block, block))
+            parallel_nest(
+                grid, r.work, lambda i: strip(list(i[:-1]), i[-1] * block, block), _fused(r, kept)
+            )
         )
     if rest:
         share = r.work * rest // sizes[-1]
-        parts.append(parallel_nest(sizes[:-1], share, lambda i: strip(i, i64(full * block), rest)))
+        last = lambda i: strip(i, i64(full * block), rest)  # noqa: E731
+        parts.append(parallel_nest(sizes[:-1], share, last, _fused(r, kept)))
     return parts
+
+
+def _fused(r: Reduction, kept: Sequence[Sequence[Axis]]) -> int:
+    """How many leading dimensions of the kept ones may be one loop."""
+    alone = shifted(r.term)
+    free = [not alone & {a.var for a in dim} for dim in kept]
+    return free.index(False) if False in free else len(kept)
 
 
 def _unrolled_vectors(
@@ -246,6 +257,15 @@ def _reduced_lanes(
     length = _sizes(reduced)[-1]
     lanes = next(n for n in (isa.lanes, 8, 4, 1) if n <= length and n <= isa.lanes)
     count = max(1, min(ACCUMULATORS, length // lanes))
+    fused = _fused(r, kept)
+    if fused < len(kept):
+
+        def point(index: list[tirx.Expr]) -> list[tirx.Stmt]:
+            acc = tirx.decl_buffer((count * lanes,), str(r.target.dtype), "acc", scope="local")
+            row = _row(r, _values(kept, index), reduced, acc, lanes, count)
+            return [tirx.AllocBuffer(acc), *row]
+
+        return [parallel_nest(_sizes(kept), r.work, point, fused)]
     points, tasks = r.points, min(r.points, TASKS * 4)
     chunk = -(-points // tasks) if r.work >= PARALLEL_WORK else points
     tasks = -(-points // chunk)
@@ -255,7 +275,11 @@ def _reduced_lanes(
         size: tirx.Expr | int = chunk
         if chunk * tasks != points:
             size = tirx.min(i64(chunk), i64(points) - t * chunk)
-        body = lambda p: _row(r, kept, reduced, t * chunk + p, acc, lanes, count)  # noqa: E731
+
+        def body(p: tirx.Expr) -> list[tirx.Stmt]:
+            names = _values(kept, decode(t * chunk + p, _sizes(kept)))
+            return _row(r, names, reduced, acc, lanes, count)
+
         return [tirx.AllocBuffer(acc), loop(size, body)]
 
     return [parallel(tasks, task) if tasks > 1 else sequence(task(i64(0)))]
@@ -263,15 +287,13 @@ def _reduced_lanes(
 
 def _row(
     r: Reduction,
-    kept: Sequence[Sequence[Axis]],
+    names: dict[tirx.Var, tirx.Expr],
     reduced: Sequence[Sequence[Axis]],
-    point: tirx.Expr,
     acc: tirx.Buffer,
     lanes: int,
     count: int,
 ) -> list[tirx.Stmt]:
-    """One result."""
-    names = _values(kept, decode(point, _sizes(kept)))
+    """The result where the kept axes are `names`."""
     *outer, length = _sizes(reduced)
     steps, rest = divmod(length, lanes * count)
     more, rest = divmod(rest, lanes)
@@ -338,7 +360,10 @@ def _cut(r: Reduction, isa: Isa) -> tuple[Reduction, Reduction, tirx.Buffer] | N
         tasks = r.points // min(_sizes(kept)[-1], ACCUMULATORS * isa.lanes)
     if tasks >= TASKS // 2 or r.work < PARALLEL_WORK * 4:
         return None
-    axis = max(r.reduced, key=lambda a: a.extent)
+    alone = shifted(r.term)
+    axis = max((a for a in r.reduced if a.var not in alone), key=lambda a: a.extent, default=None)
+    if axis is None:
+        return None
     pieces = max(d for d in range(1, TASKS + 1) if axis.extent % d == 0)
     if pieces < 4 or r.points > 1 << 16:
         return None

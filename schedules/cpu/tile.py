@@ -20,8 +20,10 @@ from aotrain.schedules.cpu.nest import Axis, loads, variables
 
 #: Cycles to move an element as part of a vector, through a register transpose, or alone.
 VECTOR, TRANSPOSED, SCALAR = 0.15, 0.5, 2.0
-#: Cycles to compute an element's address, and store it alone.
-SCATTERED = 4.0
+#: Cycles to store an element alone, to a cache line of its own; to one of lines that share a set.
+SCATTERED, ALIASED = 4.0, 16.0
+#: Bytes of a cache line, and between addresses that share a set of a first-level cache.
+LINE, PAGE = 64, 4096
 #: Lanes for which a row operand is used before it pays to pack it.
 PACK_ROWS_FROM = 512
 #: Bytes of lane panels that may be packed ahead of the tasks that share them.
@@ -76,8 +78,11 @@ def _vector_run(c: Contraction) -> int:
 
 
 def _store_run(c: Contraction, axes: Sequence[Axis]) -> int:
-    var = tirx.const(0, str(c.target.dtype))
-    return _last_run(axes, [tirx.BufferStore(c.target, var, list(c.place))])
+    return _last_run(axes, [_store(c)])
+
+
+def _store(c: Contraction) -> tirx.BufferStore:
+    return tirx.BufferStore(c.target, tirx.const(0, str(c.target.dtype)), list(c.place))
 
 
 def _cost(c: Contraction, isa: Isa) -> float:
@@ -88,8 +93,19 @@ def _cost(c: Contraction, isa: Isa) -> float:
     step = max(height * vectors / 2, (height + vectors) / 2, 4)
     multiply = batch * -(-rows // height) * -(-lanes // width) * depth * step
     pack = batch * lanes * depth * _pack_cost(c, isa)
-    store = batch * rows * lanes * (VECTOR if _store_run(c, c.lanes) >= isa.lanes else SCALAR)
-    return multiply + pack + store
+    return multiply + pack + batch * rows * lanes * _lane_store_cost(c, isa)
+
+
+def _lane_store_cost(c: Contraction, isa: Isa) -> float:
+    """Cycles an element of the target, stored lane by lane."""
+    if _store_run(c, c.lanes) >= isa.lanes:
+        return VECTOR
+    live = [a for a in c.lanes if a.extent > 1]
+    steps = affine.strides(_store(c), live)
+    step = 4 * abs(steps[-1]) if steps else LINE
+    if step < LINE:
+        return SCALAR
+    return ALIASED if step % PAGE == 0 else SCATTERED
 
 
 def _store_cost(runs: tuple[int, int], height: int, isa: Isa) -> float:

@@ -23,7 +23,8 @@ from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.isa import Isa
 from aotrain.schedules.cpu.loops import PARALLEL_WORK, TASKS, decode, i64, loop, parallel, vectors
 from aotrain.schedules.cpu.nest import substitute
-from aotrain.schedules.cpu.planes import Source, Window
+from aotrain.schedules.cpu.padding import Source
+from aotrain.schedules.cpu.planes import Window
 
 
 class Windows:
