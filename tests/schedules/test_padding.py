@@ -67,7 +67,7 @@ def test_weights_are_read_where_they_are() -> None:
     [driver._reduce, driver._scalar],  # of those, the reduction is what a thin product is left to
 )
 def test_a_strided_gradient_that_is_no_product(rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TVM 0.27's FlattenBuffer: (t % 8 + 1) % 2 beside (t // 8 % 8 + 1) % 2 is (t + 8) % 2 to it."""
+    """TVM 0.27 takes (t % 8 + 1) % 2 beside (t // 8 % 8 + 1) % 2 for (t + 8) % 2."""
     fitting = [r for r in driver.RULES if r[1] in (rule, driver._map, driver._scalar)]
     monkeypatch.setattr(driver, "RULES", fitting)
     for shape in [(3, 4, 8, 8, 3, 2, 1), (20, 6, 8, 8, 3, 2, 1)]:
