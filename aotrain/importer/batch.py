@@ -21,8 +21,8 @@ from tvm.relax import op as R  # noqa: N812
 
 from aotrain.errors import Diagnostic
 from aotrain.importer.builder import shape_of
-from aotrain.importer.classify import SHAPE_ONLY, captured
 from aotrain.importer.converters.shape import reshape_target
+from aotrain.importer.flow import SHAPE_ONLY, captured
 from aotrain.importer.node import Node
 from aotrain.importer.problems import BadShape
 from aotrain.importer.walk import Record

@@ -13,7 +13,11 @@ through operands of the arithmetic that makes a strong one (weight normalisation
 buffer  mean and variance of BatchNormalization: BUFFER (FROZEN with batchnorm="frozen").
 weak    an operand of Add, Sub, Mul, Div, Sum, Max, Min, Concat, Where: TRAINABLE if it is stored
         (initializer, Constant; ConstantOfShape of a stored shape for Add, Mul), has more than one
-        element, and is not a mask, that is, two or more distinct values, all 0, 1 or <= -1e4.
+        element, and is not a mask, that is, two or more distinct values, all 0, 1 or <= -1e4; but
+        FROZEN where it is a table of sines and cosines (`sinusoids.py`), and noted.
+bent    the one stored tensor from which, with scalars, such an operand is computed (sigmoid(w),
+        1 + w): TRAINABLE as in `through`, and noted. Of a table that is computed from several
+        (slopes times distances, positions times frequencies) nothing is trained.
 other   Clip bounds, pad values, Resize and quantisation scales, RNN initial states: constant.
 
 Where several positions apply, the first of the list wins; strong with buffer is an error (one
@@ -27,59 +31,20 @@ A parameter's name is that of a value of the file's graph: an initializer, or a 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
 
 from aotrain.errors import Diagnostic
+from aotrain.importer.flow import NO_NODE, Flow, captured, nested
 from aotrain.importer.globs import matches
 from aotrain.importer.options import ImportOptions
 from aotrain.importer.read import decode
+from aotrain.importer.sinusoids import sinusoids
 from aotrain.plan import Role
 
-STRONG: dict[str, tuple[int, ...]] = {
-    "Conv": (1, 2),
-    "ConvTranspose": (1, 2),
-    "DeformConv": (1, 3),
-    "Gemm": (0, 1, 2),
-    "MatMul": (0, 1),
-    "Einsum": tuple(range(8)),
-    "Gather": (0,),
-    "PRelu": (1,),
-    "BatchNormalization": (1, 2),
-    "LayerNormalization": (1, 2),
-    "RMSNormalization": (1,),
-    "SimplifiedLayerNormalization": (1,),
-    "InstanceNormalization": (1, 2),
-    "GroupNormalization": (1, 2),
-    "LSTM": (1, 2, 3, 7),
-    "GRU": (1, 2, 3),
-    "RNN": (1, 2, 3),
-}
-BUFFERS: dict[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
-WEAK = frozenset(["Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Concat", "Where"])
-WEAK_GENERATED = frozenset(["Add", "Mul"])
-MOVES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(["Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"], (0,)),
-    **dict.fromkeys(
-        ["Cast", "CastLike", "Slice", "Split", "Gather", "Expand", "Tile", "DepthToSpace"], (0,)
-    ),
-    "Concat": tuple(range(64)),
-}
-"""Operators whose result holds the operand's own numbers: input positions that are followed."""
-COMPUTES: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(["Add", "Sub", "Mul", "Div", "MatMul", "PRelu"], (0, 1)),
-    **dict.fromkeys(["Sum", "Mean", "Min", "Max", "Einsum"], tuple(range(8))),
-    **dict.fromkeys(["Neg", "Abs", "Exp", "Log", "Sqrt", "Reciprocal", "Pow", "Clip"], (0,)),
-    **dict.fromkeys(["Softmax", "LogSoftmax", "Sigmoid", "Tanh", "Softplus", "Relu", "Elu"], (0,)),
-    **dict.fromkeys(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1"], (0,)),
-    **dict.fromkeys(["ReduceL2", "ReduceSumSquare", "ReduceLogSumExp", "LpNormalization"], (0,)),
-    "Where": (1, 2),
-}
-"""Operators with a gradient by which a stored tensor becomes a weight: operand positions."""
 NEUTRAL: dict[tuple[str, int], float] = {
     (op, index): value
     for op in (
@@ -91,9 +56,7 @@ NEUTRAL: dict[tuple[str, int], float] = {
 """(Norm, position) of scales and shifts: the value that changes nothing."""
 MADE_UP = re.compile(r"val_\d+|onnx::\w+_\d+")
 """Names that PyTorch's exporters give to what they make; weights keep those of the module."""
-SHAPE_ONLY = frozenset({"Shape", "Size"})
 MASK_BELOW = -1e4
-_NO_NODE = onnx.NodeProto()
 FLOATS = (
     onnx.TensorProto.FLOAT,
     onnx.TensorProto.DOUBLE,
@@ -104,10 +67,12 @@ FLOATS = (
 
 @dataclass(frozen=True)
 class Roles:
-    """`roles` of parameters by value name, in the order of the file; `problems` of globs, roles."""
+    """`roles` of parameters by value name, in the order of the file; `problems` of globs, roles;
+    `notes` on what one may want otherwise."""
 
     roles: dict[str, Role]
     problems: tuple[Diagnostic, ...]
+    notes: tuple[str, ...] = ()
 
 
 def classify(
@@ -121,10 +86,11 @@ def classify(
 
     `inputs` are the data inputs, `stored` the float leaves and `copies` the merged ones, by name.
     """
-    flow = Flow(graph, inputs, set(copies))
     stored = stored | copies
+    flow = Flow(graph, inputs, set(copies), {n for n, value in stored.items() if value.size == 1})
     problems: list[Diagnostic] = []
     roles: dict[str, Role] = {}
+    weak: list[str] = []
     candidates = [n for n in flow.static if n in stored or n in flow.roots]
     for name in candidates:
         uses = flow.uses(name)
@@ -135,12 +101,36 @@ def classify(
         elif "strong" in uses and not _is_neutral(name, stored, flow):
             if not any(roles.get(n) is Role.TRAINABLE for n in flow.made_of(name)):
                 roles[name] = Role.TRAINABLE
-        elif _weak_weight(name, uses, stored, flow) or _is_made_into_weight(
-            name, uses, stored, flow
-        ):
+        elif _weak_weight(name, uses, stored, flow):
             roles[name] = Role.TRAINABLE
+            weak.append(name)
+        elif _is_made_into_weight(name, uses, stored, flow):
+            roles[name] = Role.TRAINABLE
+    tables = sinusoids({n: stored[n] for n in weak if n in stored})
+    roles |= dict.fromkeys(tables, Role.FROZEN)
     roles, found = _override(roles, candidates, options)
-    return Roles({n: roles[n] for n in candidates if n in roles}, (*problems, *found))
+    roles = {n: roles[n] for n in candidates if n in roles}
+    return Roles(roles, (*problems, *found), _notes(roles, tables, flow))
+
+
+def _notes(roles: dict[str, Role], tables: set[str], flow: Flow) -> tuple[str, ...]:
+    frozen = [n for n, role in roles.items() if n in tables and role is Role.FROZEN]
+    bent = [
+        n
+        for n, role in roles.items()
+        if role is Role.TRAINABLE and "bent" in flow.uses(n) and "strong" not in flow.uses(n)
+    ]
+    notes = []
+    if frozen:
+        notes.append(f"frozen, tables of sines and cosines (--trainable trains): {_few(frozen)}")
+    if bent:
+        notes.append(f"trained through arithmetic (--freeze keeps): {_few(bent)}")
+    return tuple(notes)
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
 
 
 def stored_floats(
@@ -188,94 +178,10 @@ def merged(graph: onnx.GraphProto, stored: dict[str, np.ndarray]) -> dict[str, n
     return found
 
 
-class Flow:
-    """What depends on data, and where static values go."""
-
-    def __init__(self, graph: onnx.GraphProto, inputs: set[str], copies: set[str]) -> None:
-        self.copies = copies
-        self.dynamic = set(inputs)
-        self.consumers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
-        self.producer: dict[str, onnx.NodeProto] = {}
-        self.leaves = {t.name for t in graph.initializer}
-        self.static: list[str] = [t.name for t in graph.initializer]
-        for node in graph.node:
-            self._add(node)
-        self.roots = {n for n in self.static if n in self.producer and self._is_root(n)}
-        self._memo: dict[str, frozenset[str]] = {}
-
-    def _add(self, node: onnx.NodeProto) -> None:
-        read = [*node.input, *captured(node)]
-        for index, name in enumerate(node.input):
-            self.consumers[name].append((node, index))
-        for inner in nested(node):
-            self.dynamic.update(i.name for i in inner.input)
-            self.leaves.update(t.name for t in inner.initializer)
-            self.static += [t.name for t in inner.initializer]
-            for child in inner.node:
-                self._add(child)
-        random = node.op_type.startswith("Random") and node.op_type.endswith("Like")
-        moving = any(name in self.dynamic for name in read) or random
-        for name in node.output:
-            self.producer[name] = node
-            if moving and node.op_type not in SHAPE_ONLY:
-                self.dynamic.add(name)
-            elif name:
-                self.static.append(name)
-
-    def _is_root(self, name: str) -> bool:
-        """Whether the value is made, not moved, by its node."""
-        node = self.producer[name]
-        return name in self.copies or node.op_type == "Constant" or node.op_type not in MOVES
-
-    def uses(self, name: str) -> frozenset[str]:
-        """Kinds of position in data-dependent nodes that the value reaches."""
-        if name not in self._memo:
-            self._memo[name] = frozenset()  # a cycle cannot be; the entry bounds the recursion
-            found: set[str] = set()
-            for node, index in self.consumers[name]:
-                found |= self._position(node, index)
-            self._memo[name] = frozenset(found)
-        return self._memo[name]
-
-    def _position(self, node: onnx.NodeProto, index: int) -> set[str]:
-        op = node.op_type
-        if not any(out in self.dynamic for out in node.output):
-            kinds = {kind for out in node.output for kind in self.uses(out)}
-            if index in MOVES.get(op, ()) and not self.copies.intersection(node.output):
-                return kinds
-            made = index in COMPUTES.get(op, ()) and kinds & {"strong", "through"}
-            return {"through"} if made else set()
-        if index in STRONG.get(op, ()):
-            return {"strong"}
-        if index in BUFFERS.get(op, ()):
-            return {"buffer"}
-        if op in WEAK and not (op == "Where" and index == 0):
-            return {"generated", "weak"} if op in WEAK_GENERATED else {"weak"}
-        if op == "Expand" and index == 0:
-            return {"weak"}
-        return set()
-
-    def made_of(self, name: str) -> set[str]:
-        """Initializers that `name` is computed from by moves and arithmetic."""
-        seen, stack = {name}, [name]
-        while stack:
-            current = stack.pop()
-            node = self.producer.get(current, _NO_NODE) if current not in self.copies else _NO_NODE
-            followed = (*MOVES.get(node.op_type, ()), *COMPUTES.get(node.op_type, ()))
-            found = {n for index, n in enumerate(node.input) if index in followed} - seen
-            seen |= found
-            stack += found
-        return {n for n in seen if self.is_kept(n)}
-
-    def is_kept(self, name: str) -> bool:
-        """Whether the tensor is an initializer, or the copy of a merged one."""
-        return name in self.leaves or name in self.copies
-
-
 def _is_made_into_weight(
     name: str, uses: frozenset[str], stored: dict[str, np.ndarray], flow: Flow
 ) -> bool:
-    if "through" not in uses or name not in stored or not flow.is_kept(name):
+    if not uses & {"through", "bent"} or name not in stored or not flow.is_kept(name):
         return False
     folded = MADE_UP.fullmatch(name) is not None  # what arithmetic was before the export
     return stored[name].size > 1 and not is_mask(stored[name]) and not folded
@@ -289,13 +195,13 @@ def _is_neutral(name: str, stored: dict[str, np.ndarray], flow: Flow) -> bool:
     node; or, as exporters that lift constants write it, in an initializer or ConstantOfShape that
     has a name of PyTorch's exporter, or is read behind the Reshape that makes the groups.
     """
-    producer = flow.producer.get(name, _NO_NODE)
+    producer = flow.producer.get(name, NO_NODE)
     users = flow.consumers[name]
     value = _fill(producer) if producer.op_type == "ConstantOfShape" else stored.get(name)
     neutral = {NEUTRAL.get((node.op_type, index)) for node, index in users}
     if value is None or len(neutral) != 1 or not np.all(value.reshape(-1) == neutral.pop()):
         return False
-    operands = {flow.producer.get(node.input[0], _NO_NODE).op_type for node, _ in users}
+    operands = {flow.producer.get(node.input[0], NO_NODE).op_type for node, _ in users}
     grouped = {node.op_type for node, _ in users} == {"InstanceNormalization"}
     halves = grouped and operands == {"Reshape"}
     return producer.op_type == "Constant" or MADE_UP.fullmatch(name) is not None or halves
@@ -323,24 +229,6 @@ def is_mask(array: np.ndarray) -> bool:
     values = array.reshape(-1)
     typical = (values == 0) | (values == 1) | (values <= MASK_BELOW)
     return bool(np.all(typical) and np.any(values != values[:1]))
-
-
-def nested(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """Subgraphs of the node."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def captured(node: onnx.NodeProto) -> set[str]:
-    """Names that the node's subgraphs read, their own ones included."""
-    return {
-        name
-        for graph in nested(node)
-        for inner in graph.node
-        for name in (*inner.input, *captured(inner))
-    }
 
 
 def _override(

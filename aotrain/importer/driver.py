@@ -35,6 +35,7 @@ class Analysis:
     initializers: dict[str, np.ndarray]
     roles: dict[str, Role]
     copies: dict[str, np.ndarray]  # of initializers that the exporter merged
+    notes: tuple[str, ...]  # on the roles
     values: dict[str, np.ndarray] = field(default_factory=dict)  # of parameters, as met
 
 
@@ -82,6 +83,7 @@ def load(source: Path | str | onnx.ModelProto, options: ImportOptions | None = N
         notes=(
             *(adjust.notes if adjust else ()),
             *_merge_notes(analysis),
+            *analysis.notes,
             *_not_finite_notes(analysis.values),
         ),
     )
@@ -112,7 +114,7 @@ def _analyse(source: Path | str | onnx.ModelProto, options: ImportOptions) -> An
     found = classify(graph, data, stored, copies, options)
     raise_all([*problems, *found.problems])
     assert inputs is not None
-    return Analysis(read_source, inputs, arrays, found.roles, copies)
+    return Analysis(read_source, inputs, arrays, found.roles, copies, found.notes)
 
 
 def _generaliser(analysis: Analysis) -> Generaliser | None:
@@ -121,7 +123,7 @@ def _generaliser(analysis: Analysis) -> Generaliser | None:
     if inputs.baked is None:
         return None
     at_old = Analysis(
-        analysis.source, inputs, analysis.initializers, analysis.roles, analysis.copies
+        analysis.source, inputs, analysis.initializers, analysis.roles, analysis.copies, ()
     )
     record = _walk(at_old, False, None, inputs.baked).walker.record
     return Generaliser(record, inputs.old, inputs.new)

@@ -153,6 +153,15 @@ def _lp_norm(n: Node) -> relax.Expr:
     return n.emit(R.divide(x, n.emit(R.where(empty, n.scalar(1), norm))))
 
 
+def _mean_variance(n: Node) -> relax.Expr:
+    """(x - mean) / (std + 1e-9). ONNX's function body of it holds a float32 for any dtype."""
+    axes, x = list(n.attr("axes", [0, 2, 3])), n.x(0)
+    centred = n.emit(R.subtract(x, n.emit(R.mean(x, axes, True))))
+    variance = n.emit(R.mean(n.emit(R.multiply(centred, centred)), axes, True))
+    std = n.emit(R.sqrt(variance))
+    return n.emit(R.divide(centred, n.emit(R.add(std, n.scalar(1e-9)))))
+
+
 def _lrn(n: Node) -> relax.Expr:
     """x / (bias + alpha / size * sum of squares over `size` neighbouring channels)^beta.
 
@@ -202,5 +211,6 @@ TABLE: dict[str, Converter] = {
     "GroupNormalization": _group_norm,
     "LpNormalization": _lp_norm,
     "LRN": _lrn,
+    "MeanVarianceNormalization": _mean_variance,
     "Dropout": _dropout,
 }
