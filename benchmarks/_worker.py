@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks._machine import peak_resident
 
 ROOT = Path(__file__).parents[1]
+SETTLE_S = 0.3  # how long another contender's OpenMP threads spin after their last step, and more
 CHECKED = 3  # first steps, whose losses the parent compares
 
 
@@ -70,10 +71,11 @@ class Worker:
     def calibrate(self, seconds: float) -> None:
         """Choose a number of steps that takes about `seconds`, at least one."""
         once = min(self._ask({"steps": 2})["ms"]) / 1e3
-        self.per_round = max(1, min(200, round(seconds / once)))
+        self.per_round = max(1, min(2000, round(seconds / once)))
 
     def time(self) -> None:
         """A round; the first step of it is not counted, the caches are another contender's."""
+        time.sleep(SETTLE_S)
         self.ms += self._ask({"steps": self.per_round + 1})["ms"][1:]
 
     def stop(self) -> int:
