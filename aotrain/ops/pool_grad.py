@@ -77,7 +77,10 @@ def _windows(call: relax.Call, size: Any, out: Any) -> list[_Window]:
 
 
 def _first_maximum(x: te.Tensor, y: te.Tensor, windows: Sequence[_Window]) -> te.Tensor:
-    """[N, C, P, Q] int32: number, in row-major order, of the first tap that holds the maximum."""
+    """[N, C, P, Q] float32: number, in row-major order, of the first tap that holds the maximum.
+
+    A float, because vectors of floats are compared, selected and reduced without conversions.
+    """
     taps = [te.reduce_axis((0, w.taps), name=f"r{i}") for i, w in enumerate(windows)]
     none = 1
     for w in windows:
@@ -92,9 +95,9 @@ def _first_maximum(x: te.Tensor, y: te.Tensor, windows: Sequence[_Window]) -> te
         index: Any = 0
         for w, r in zip(windows, taps, strict=True):
             index = index * w.taps + r
-        nothing = tirx.const(none, "int32")
+        nothing = tirx.const(none, "float32")
         hit = x(n, c, *cells) == y(n, c, *ps)
-        found = tirx.Select(hit, tirx.Cast("int32", index), nothing)
+        found = tirx.Select(hit, tirx.Cast("float32", index), nothing)
         return te.min(tirx.if_then_else(tirx.all(*inside), found, nothing), axis=taps)
 
     return te.compute(y.shape, number, name="first_maximum")
@@ -132,7 +135,7 @@ def _max_body(windows: Sequence[_Window], dy: te.Tensor, x: te.Tensor, y: te.Ten
     first = _first_maximum(x, y, windows)
 
     def term(at: tuple[Any, ...], tap: Any) -> Expr:
-        hit = first(*at) == tirx.Cast("int32", tap)
+        hit = first(*at) == tirx.Cast("float32", tap)
         return tirx.Select(hit, dy(*at), tirx.const(0, dy.dtype))
 
     return _gather(x.shape, windows, term, "max_pool_grad")
