@@ -1,15 +1,15 @@
 """Artifact and checkpoint in; the user's own ONNX model with trained weights out.
 
 The graph, its names, its opset and every byte that training does not touch stay as they were: only
-initialisers (and weights in Constant nodes) that the checkpoint holds under their ONNX names are
-replaced, BatchNorm's running statistics among them. Not handled: weights inside the subgraphs of
-If and Loop, which no checkpoint names.
+initialisers (and weights in Constant nodes, and both in the bodies of If, Loop and Scan) that the
+checkpoint holds under their ONNX names are replaced, BatchNorm's running statistics among them.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from aotrain.arguments import NONE, PATH, check_types
 from aotrain.artifact import statefile
 from aotrain.errors import Diagnostic, InputError, UsageError, raise_if_any
 from aotrain.files import check_listed, check_parent, replacing
+from aotrain.importer.flow import nested
 
 SOURCE = "source.onnx"
 """In the artifact: the model as the user gave it; its weights may point into `STATE`."""
@@ -155,14 +156,23 @@ def read_source(folder: Path) -> onnx.ModelProto:
 
 
 def weight_tensors(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-    """Initialisers and tensors of Constant nodes, under the names that the graph uses."""
-    for tensor in model.graph.initializer:
-        yield tensor.name, tensor
-    for node in model.graph.node:
-        if node.op_type == "Constant" and node.output:
-            for attribute in node.attribute:
-                if attribute.name == "value":
-                    yield node.output[0], attribute.t
+    """Initialisers and tensors of Constant nodes, under the names that their graphs use."""
+    for graph in _graphs(model.graph):
+        for tensor in graph.initializer:
+            yield tensor.name, tensor
+        for node in graph.node:
+            if node.op_type == "Constant" and node.output:
+                for attribute in node.attribute:
+                    if attribute.name == "value":
+                        yield node.output[0], attribute.t
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph, then the bodies of its nodes."""
+    yield graph
+    for node in graph.node:
+        for body in nested(node):
+            yield from _graphs(body)
 
 
 def set_weights(
@@ -180,9 +190,11 @@ def set_weights(
     the model's tensors, or one in another shape, belongs to another model.
     """
     replaced, problems = [], []
-    for name, tensor in weight_tensors(model):
+    tensors = list(weight_tensors(model))
+    counts = Counter(name for name, _ in tensors)
+    for name, tensor in tensors:
         value = weights.get(name)
-        if value is None:
+        if value is None or (counts[name] > 1 and not _holds(tensor, (initial or {}).get(name))):
             continue
         if tuple(value.shape) != tuple(tensor.dims):
             message = f"'{name}' is {list(value.shape)} in '{checkpoint}'"
@@ -192,8 +204,7 @@ def set_weights(
             continue
         _assign(tensor, value)
         replaced.append(name)
-    stored = {name for name, _ in weight_tensors(model)}
-    rest = {n: v for n, v in weights.items() if n not in stored and not n.startswith(SLOTS)}
+    rest = {n: v for n, v in weights.items() if n not in counts and not n.startswith(SLOTS)}
     found, lost = _set_computed(model, rest, initial or {})
     replaced += found
     if not replaced and not problems:
@@ -212,23 +223,35 @@ def _set_computed(
     model: onnx.ModelProto, weights: Mapping[str, np.ndarray], initial: Mapping[str, np.ndarray]
 ) -> tuple[list[str], list[str]]:
     """Put initialisers in the place of nodes -> (names that were set, names that no node has)."""
-    graph = model.graph
-    nodes = {output: node for node in graph.node for output in node.output}
+    made = {
+        output: (graph, node)
+        for graph in _graphs(model.graph)
+        for node in graph.node
+        for output in node.output
+    }
     replaced, lost = [], []
     for name, value in weights.items():
         same = name in initial and np.array_equal(initial[name], value)
-        if name not in nodes:
+        if name not in made:
             lost.append(name)
         elif not same:
-            graph.node.remove(nodes[name])
+            graph, node = made[name]
+            graph.node.remove(node)
             tensor = numpy_helper.from_array(value, name)
             graph.initializer.append(tensor)
-            if model.ir_version < 4:  # there, every initialiser is an input as well
+            if (
+                model.ir_version < 4 and graph is model.graph
+            ):  # there, every initialiser is an input as well
                 graph.input.append(
                     onnx.helper.make_tensor_value_info(name, tensor.data_type, value.shape)
                 )
             replaced.append(name)
     return replaced, lost
+
+
+def _holds(tensor: onnx.TensorProto, value: np.ndarray | None) -> bool:
+    """Branches of an If may have tensors of one name: the trained one began with this value."""
+    return value is not None and np.array_equal(numpy_helper.to_array(tensor), value)
 
 
 def _assign(tensor: onnx.TensorProto, value: np.ndarray) -> None:
