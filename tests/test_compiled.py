@@ -200,3 +200,40 @@ def test_one_hot_labels_get_a_hint(folder):
         for train in (lambda: session.step(**data), lambda: session.fit(data)):
             with pytest.raises(aotrain.AotError, match="labels are class indices"):
                 train()
+
+
+def test_the_weight_before_a_top_k_is_trained(tmp_path):
+    """A gate: x -> scores -> the two largest -> softmax -> logits; SGD by hand, an element each."""
+    draw = np.random.default_rng(0)
+    gate = draw.standard_normal((4, 6)).astype(np.float32)
+    make = onnx.helper.make_node
+    graph = onnx.helper.make_graph(
+        [
+            make("MatMul", ["x", "gate"], ["scores"]),
+            make("TopK", ["scores", "k"], ["best", "which"], axis=1),
+            make("ReduceSum", ["best", "axis"], ["y"], keepdims=0),
+        ],
+        "gate",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 4])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch"])],
+        [
+            onnx.numpy_helper.from_array(gate, "gate"),
+            onnx.numpy_helper.from_array(np.array([2]), "k"),
+            onnx.numpy_helper.from_array(np.array([1]), "axis"),
+        ],
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    net = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+    x = draw.standard_normal((8, 4)).astype(np.float32)
+    goal = draw.standard_normal(8).astype(np.float32)
+    options = {"loss": "mse", "optimizer": "sgd", "lr": 0.1, "batch": 8}
+    with aotrain.compile(net, output=tmp_path / "m.aot", **options) as model:
+        target = list(model.session.inputs())[1]
+        loss = model.step(**{"x": x, target: goal})
+        trained = model.state_dict()["gate"]
+    scores = x @ gate
+    chosen = scores >= np.sort(scores, axis=1)[:, -2:-1]  # [8, 6], two in each row
+    error = (scores * chosen).sum(1) - goal
+    np.testing.assert_allclose(loss, (error**2).mean(), rtol=1e-5)
+    slope = x.T @ (chosen * (2 * error / 8)[:, None])
+    np.testing.assert_allclose(trained, gate - 0.1 * slope, rtol=1e-4, atol=1e-6)

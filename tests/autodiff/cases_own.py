@@ -38,6 +38,17 @@ OWN = [
     _own("softmax_grad", "softmax_grad", ((2, 3, 2), (2, 3, 2)), axis=1),
     _own("softmax_grad", "log_softmax_grad", ((2, 3, 2), (2, 3, 2)), axis=1),
     _own("take_grad", "take_grad", ((2, 3, 2), np.array([4, 0, 4])), rows=5),
+    *[
+        Case(
+            f"top_k {largest}",
+            lambda r, x, largest=largest: r.TupleGetItem(
+                importlib.import_module("aotrain.ops.top_k").top_k(x, k=2, largest=largest), 0
+            ),
+            None,
+            (apart(2, 5, 3),),
+        )
+        for largest in (True, False)
+    ],
     *_convolution(2, (1, 2, 5, 6), (4, 1, 3, 2), (1, 4, 3, 3), (2, 2), (1, 1, 1, 0), (1, 1), 2),
     *_convolution(1, (2, 2, 7), (3, 2, 3), (2, 3, 5), (1,), (1, 1), (2,), 1),
     *_convolution(

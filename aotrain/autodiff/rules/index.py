@@ -114,6 +114,13 @@ def _topk(v: Vjp) -> Gradients:
     return [op.scatter_elements(zeros, where, v.dy, int(v.attrs.axis), "update")]
 
 
+@rule("aotrain.top_k")
+def _top_k(v: Vjp) -> Gradients:
+    """x [A, N, B]: the values' dy goes back to where they came from; indices have none."""
+    zeros = op.zeros(shape(v.x), dtype(v.x))
+    return [op.scatter_elements(zeros, relax.TupleGetItem(v.y, 1), v.dy, 1, "update")]
+
+
 @rule("relax.sort")
 def _sort(v: Vjp) -> Gradients:
     axis = int(v.attrs.axis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ from tvm.relax import op as R  # noqa: N812
 
 from aotrain.importer.node import Converter, Node, normal_axis
 from aotrain.importer.problems import Unsupported
+from aotrain.ops.top_k import top_k
 
 Reduce = Callable[[relax.Expr, "list[int]", bool], relax.Expr]
 
@@ -120,9 +122,15 @@ def _top_k(n: Node) -> tuple[relax.Expr, ...]:
     k = n.ints("k", 1)
     if not k:
         raise Unsupported("TopK without k")
-    largest = bool(n.attr("largest", 1))
-    pair = n.emit(R.topk(n.x(0), k[0], n.axis(-1), "both", largest, "int64"))
-    return n.emit(relax.TupleGetItem(pair, 0)), n.emit(relax.TupleGetItem(pair, 1))
+    axis, dims = n.axis(-1), n.shape()
+    if not 1 <= k[0] <= dims[axis]:
+        raise Unsupported(f"TopK with k={k[0]} of {dims[axis]} elements")
+    rows = (math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :]))
+    x = n.emit(R.reshape(n.x(0), rows))
+    pair = n.emit(top_k(x, k=k[0], largest=bool(n.attr("largest", 1))))
+    shape = (*dims[:axis], k[0], *dims[axis + 1 :])
+    values, indices = (n.emit(relax.TupleGetItem(pair, i)) for i in range(2))
+    return n.emit(R.reshape(values, shape)), n.emit(R.reshape(indices, shape))
 
 
 TABLE: dict[str, Converter] = {
