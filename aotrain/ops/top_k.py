@@ -4,7 +4,7 @@
 
 x [A, N, B] -> values [A, k, B] of its dtype, indices [A, k, B] int64; of equal values the one with
 the lower index comes first, as in ONNX. Of each row the best element is taken, then the best after
-it in the order (value, index), and so on: O(k N) without a buffer. NaNs have no place in that order:
+it in the order (value, index), and so on: O(k N) without a buffer. NaNs have no place in it:
 where there are any, indices are in range and otherwise unspecified.
 """
 
