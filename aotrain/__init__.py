@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aotrain.compiler import compile
     from aotrain.exporter import export
     from aotrain.runtime import Session
+    from aotrain.verifier import verify
 
     __version__: str
 
@@ -37,6 +38,7 @@ __all__ = [
     "check",
     "compile",
     "export",
+    "verify",
 ]
 
 _LAZY = {
@@ -45,6 +47,7 @@ _LAZY = {
     "check": "aotrain.checker",
     "compile": "aotrain.compiler",
     "export": "aotrain.exporter",
+    "verify": "aotrain.verifier",
 }
 """Public name -> the module that holds it."""
 

@@ -84,7 +84,7 @@ def build(compiler: Compiler, arguments: Sequence[str], out: Path, cwd: Path | N
 
 @functools.lru_cache
 def _find(target_triple: str | None, cc: str) -> Compiler:
-    native = target_triple is None or _is_native(target_triple)
+    native = target_triple is None or is_native(target_triple)
     candidates = [tuple(shlex.split(cc))] if cc and native else []
     if native:
         candidates += [("cc",), ("gcc",), ("clang",)]
@@ -123,7 +123,8 @@ def _short(triple: str | None) -> str:
     return "-".join([parts[0], *parts[2:]] if len(parts) == 4 else parts)
 
 
-def _is_native(triple: str) -> bool:
+def is_native(triple: str) -> bool:
+    """Whether programs for the triple run on this machine."""
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(
         platform.machine().lower(), platform.machine().lower()
     )

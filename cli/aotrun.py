@@ -45,6 +45,22 @@ class Call:
 
     def run(self, console: Console) -> None:
         """Run it, print its results, and end this process with its exit code."""
+        with self._command(console) as command:
+            code = _run_as_json(console, command) if console.as_json else _run(console, command)
+        click.get_current_context().exit(code)
+
+    def results(self, console: Console, *more: str) -> dict[str, Any]:
+        """Its JSON object; where it fails, this process ends with its error and exit code."""
+        with self._command(console) as command:
+            code, data = _capture([*command, *more])
+        if code:
+            console.finish({"exit_code": code, "errors": data["errors"]}, ok=False)
+            click.get_current_context().exit(code)
+        return data
+
+    @contextmanager
+    def _command(self, console: Console) -> Iterator[list[str]]:
+        """The command line, while the converted data exists."""
         self._check_outputs()
         with ExitStack() as stack:
             command = [str(self._program()), str(self.artifact), *self._words()]
@@ -54,8 +70,7 @@ class Call:
                 if spec is not None:
                     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                     command += self._data(console, option, spec, folder)
-            code = _run_as_json(console, command) if console.as_json else _run(console, command)
-        click.get_current_context().exit(code)
+            yield command
 
     def _program(self) -> Path:
         program = self.artifact / "aotrun"
@@ -122,6 +137,13 @@ def _run(console: Console, command: list[str]) -> int:
 
 def _run_as_json(console: Console, command: list[str]) -> int:
     """aotrun's own object, under this command's schema, with its errors in it."""
+    code, data = _capture(command)
+    console.finish({**data, "exit_code": code}, ok=code == 0)
+    return code
+
+
+def _capture(command: list[str]) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON object of aotrun, with "errors" after a failure; they are printed, too."""
     pipe = subprocess.PIPE
     with _child([*command, "--json"], stdout=pipe, stderr=pipe, text=True) as process:
         output, errors = process.communicate()
@@ -132,14 +154,12 @@ def _run_as_json(console: Console, command: list[str]) -> int:
     except ValueError:
         data = {}
     data.pop("schema", None)
-    data["exit_code"] = code
     if code:
         data["errors"] = [
             {"code": code_, "message": message, "where": "", "hint": hint or ""}
             for code_, message, hint in _ERROR.findall(errors)
         ]
-    console.finish(data, ok=code == 0)
-    return code
+    return code, data
 
 
 @contextmanager

@@ -21,6 +21,8 @@ COMMANDS = {
     "compile": "Compile an ONNX model to a standalone training program.",
     "run": "Train an artifact on a data file.",
     "eval": "Loss and accuracy of an artifact on a data file.",
+    "bench": "Time a training step, and say what the time is made of.",
+    "verify": "Check an artifact: files, plan, state, loader, a step.",
     "inspect": "Describe a model, an artifact or a checkpoint.",
     "export": "Write trained weights back into the ONNX model.",
     "targets": "List the targets and what each needs.",
