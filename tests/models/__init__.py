@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from . import cnn, gpt, lstm, mlp, mobilenet, resnet, vit
+from . import cnn, gpt, lstm, mlp, mobilenet, resnet, unet, vgg, vit
 
 Batch = tuple[np.ndarray, np.ndarray]
 
@@ -19,7 +19,8 @@ class Case:
     """A model with a seeded source of batches that it can learn.
 
     `shape` is one example's; `classes` the size of the logits' class axis, which is the last one.
-    A token model has int64 inputs and a label for each token.
+    A token model has int64 inputs and a label for each token, a pixel model a label for each pixel,
+    and its class axis is 1.
     """
 
     name: str
@@ -29,11 +30,14 @@ class Case:
     classes: int
     batch: int
     tokens: bool = False
+    pixels: bool = False
 
     def batches(self, steps: int, batch: int | None = None, seed: int = 0) -> list[Batch]:
         """`steps` pairs of inputs and int64 labels."""
         rng = np.random.default_rng(seed)
         draw = self._tokens if self.tokens else self._images
+        if self.pixels:
+            draw = self._pixels
         return draw(rng, steps, batch or self.batch)
 
     def _images(self, rng: np.random.Generator, steps: int, batch: int) -> list[Batch]:
@@ -44,6 +48,16 @@ class Case:
             labels = rng.integers(0, self.classes, batch)
             x = 0.5 * prototypes[labels] + rng.standard_normal((batch, *self.shape))
             found.append((x.astype(np.float32), labels))
+        return found
+
+    def _pixels(self, rng: np.random.Generator, steps: int, batch: int) -> list[Batch]:
+        # a colour for each class, under noise
+        colours = rng.standard_normal((self.classes, self.shape[0]))
+        found = []
+        for _ in range(steps):
+            labels = rng.integers(0, self.classes, (batch, *self.shape[1:]))
+            x = 0.5 * np.moveaxis(colours[labels], -1, 1)
+            found.append(((x + rng.standard_normal(x.shape)).astype(np.float32), labels))
         return found
 
     def _tokens(self, rng: np.random.Generator, steps: int, batch: int) -> list[Batch]:
@@ -69,6 +83,9 @@ CASES = {
         Case("mobilenetv2", mobilenet.build, "x", (3, 96, 96), 10, 8),
         Case("vit", vit.build, "x", (3, 32, 32), 10, 16),
         Case("lstm", lstm.build, "x", (28, 28), 10, 32),
+        Case("resnet50", resnet.build50, "x", (3, 96, 96), 10, 16),
+        Case("vgg16", vgg.build, "x", (3, 64, 64), 10, 16),
+        Case("unet", unet.build, "x", (3, 64, 64), 4, 8, pixels=True),
     )
 }
 """At real size; `batch` is the benchmark's."""
@@ -97,6 +114,9 @@ TINY = {
         Case("mobilenetv2", mobilenet.tiny, "x", (3, 16, 16), 10, 4),
         Case("vit", vit.tiny, "x", (3, 8, 8), 10, 4),
         Case("lstm", lstm.tiny, "x", (4, 3), 4, 4),
+        Case("resnet50", resnet.tiny50, "x", (3, 16, 16), 10, 4),
+        Case("vgg16", vgg.tiny, "x", (3, 8, 8), 10, 4),
+        Case("unet", unet.tiny, "x", (3, 8, 8), 4, 4, pixels=True),
     )
 }
 """The same graphs, small enough to compile in a second or so."""

@@ -139,6 +139,11 @@ def _clip(x: list[str], a: Attributes) -> str:
     return f"F.relu6({x[0]})" if (low, high) == (0, 6) else f"{x[0]}.clamp({low}, {high})"
 
 
+def _max_pool(x: list[str], a: Attributes) -> str:
+    window, strides = _pair(a["kernel_shape"]), _pair(a["strides"])
+    return f"F.max_pool2d({x[0]}, {window}, {strides}, {_symmetric(a.get('pads', [0] * 4))})"
+
+
 def _reshape(x: list[str], a: Attributes) -> str:
     shape = [f"{x[0]}.shape[{i}]" if n == 0 else str(n) for i, n in enumerate(a["arrays"][1])]
     return f"{x[0]}.reshape({', '.join(shape)})"
@@ -152,7 +157,9 @@ _RULES: dict[str, Callable[[list[str], Attributes], str]] = {
     "Add": _binary("+"),
     "BatchNormalization": _batch_norm,
     "Clip": _clip,
+    "Concat": lambda x, a: f"torch.cat(({', '.join(x)}), {a['axis']})",
     "Conv": _conv,
+    "ConvTranspose": lambda x, a: f"F.conv_transpose2d({', '.join(x)}, {_pair(a['strides'])})",
     "Div": _binary("/"),
     "Erf": lambda x, a: f"torch.erf({x[0]})",
     "Flatten": lambda x, a: f"torch.flatten({x[0]}, {a['axis']})",
@@ -162,7 +169,7 @@ _RULES: dict[str, Callable[[list[str], Attributes], str]] = {
     "GlobalAveragePool": lambda x, a: f"F.adaptive_avg_pool2d({x[0]}, 1)",
     "LayerNormalization": _layer_norm,
     "MatMul": _binary("@"),
-    "MaxPool": lambda x, a: f"F.max_pool2d({x[0]}, {_pair(a['kernel_shape'])})",
+    "MaxPool": _max_pool,
     "Mul": _binary("*"),
     "ReduceMean": lambda x, a: f"{x[0]}.mean({_pair(a['arrays'][1].tolist())})",
     "Relu": lambda x, a: f"F.relu({x[0]})",
