@@ -21,6 +21,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from aotrain import artifact, memory, passes
 from aotrain.arguments import MAPPING, NONE, NUMBER, PATH, WHOLE, check_types
 from aotrain.artifact import statefile
+from aotrain.artifact.manifest import REPORT
 from aotrain.compiled import Compiled
 from aotrain.errors import Diagnostic, InputError, UsageError
 from aotrain.exporter import SOURCE, STATE, embed_source
@@ -124,7 +125,7 @@ def compile(
     imported = _import(stages, model, batch, dims or {}, trainable, freeze, batchnorm)
     step = _step(stages, imported, _step_options(loss, optimizer, lr, hyper, seed))
     graph, rules, kernels = _kernels(stages, step, chosen)
-    plan = _plan(stages, graph, kernels, memory_budget, recompute_budget)
+    plan, found = _plan(stages, graph, kernels, memory_budget, recompute_budget)
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch, "kernels.so")
         with stages.phase("codegen") as figure:
@@ -138,7 +139,7 @@ def compile(
                 state=state,
                 constants=graph.constants,
                 kernels=library,
-                info=_info(imported, step, chosen, optimizer),
+                info={**_info(imported, step, chosen, optimizer), REPORT: found.as_dict()},
                 labels=step.labels,
                 extra={SOURCE: _source(imported, plan, state, Path(scratch))},
                 force=force,
@@ -278,7 +279,7 @@ def _plan(
     kernels: Sequence[CKernel],
     memory_budget: int | None,
     recompute_budget: float | None,
-) -> Plan:
+) -> memory.Solution:
     with stages.phase("memory") as figure:
         unplaced = _with_scratch(graph.plan, kernels)
         plan, report = memory.solve(
@@ -295,7 +296,7 @@ def _plan(
         stages.notes = report.notes()
     stages.dump("memory", report.render())
     stages.dump("plan", _describe(plan))
-    return plan
+    return memory.Solution(plan, report)
 
 
 def _flops(graph: KernelGraph) -> dict[int, float]:

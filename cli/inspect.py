@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .base import define
+from .base import define, option
 from .console import Console, table
 
 if TYPE_CHECKING:
@@ -18,16 +18,30 @@ if TYPE_CHECKING:
     "Describe a model, an artifact or a checkpoint.",
     examples=(
         ("The parameters of an artifact", "aotrain inspect model.aot | grep trainable"),
-        ("What a checkpoint holds", "aotrain inspect trained.safetensors"),
+        ("What its memory is used for, as a page", "aotrain inspect model.aot --report page.html"),
     ),
 )
 @click.argument("path", type=click.Path(path_type=Path))
-def command(console: Console, path: Path) -> None:
+@option(
+    "--memory",
+    is_flag=True,
+    help="Of an artifact: its peak, what is alive then, what runs twice, and what is proven.",
+)
+@option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write that as one HTML page, with every tensor over the step.",
+)
+def command(console: Console, path: Path, memory: bool, report: Path | None) -> None:
     """PATH is an ONNX file, a folder that 'aotrain compile' wrote, or a safetensors file.
 
     One line a thing, with the same words first, so that grep finds it. Needs neither a device nor
     a compiler.
     """
+    if memory or report is not None:
+        _memory(console, path, report)
+        return
     from aotrain.describe import describe
 
     found = describe(path)
@@ -36,6 +50,17 @@ def command(console: Console, path: Path) -> None:
     blocks += [_block(section) for section in found.sections if section.rows]
     console.result("\n\n".join(blocks))
     console.finish({"kind": found.kind, "path": str(path), **found.data})
+
+
+def _memory(console: Console, path: Path, page: Path | None) -> None:
+    from aotrain.describe_memory import read_report, write_page
+
+    artifact, found = read_report(path)
+    console.result(found.render())
+    if page is not None:
+        write_page(page, artifact, found)
+        console.say(f"\nwrote {page}")
+    console.finish({"kind": "memory", "path": str(path), **found.as_dict()})
 
 
 def _block(section: Section) -> str:

@@ -13,6 +13,8 @@ from aotrain.plan import Entry, Kind, Plan, Tensor
 
 SCHEMA = "aotrain/artifact/1"
 NAME = "manifest.json"
+REPORT = "memory_report"
+"""Key of what the memory solver found and proved: `aotrain.memory.Report.as_dict()`."""
 
 
 def build(

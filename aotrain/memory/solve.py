@@ -18,6 +18,7 @@ from aotrain.memory import derive as derivation
 from aotrain.memory.cost import model_times
 from aotrain.memory.curve import Curve, Point, start
 from aotrain.memory.equivalent import check_equivalent
+from aotrain.memory.held import held_back
 from aotrain.memory.liveness import lifetimes
 from aotrain.memory.order import best_order
 from aotrain.memory.pack import pack, pack_lifetimes
@@ -85,7 +86,7 @@ def solve(
     _refuse(plan, chosen, curves, memory_budget, recompute_budget)
     found = [each for each in chosen if each is not None]
     result = _assemble(plan, found)
-    entries = tuple(_report(e, c) for e, c in zip(plan.entries, found, strict=True))
+    entries = tuple(_report(plan, e, c) for e, c in zip(plan.entries, found, strict=True))
     report = Report(
         result.block_bytes,
         result.persistent_bytes,
@@ -197,16 +198,19 @@ def _short(origin: str) -> str:
     return " + ".join(dict.fromkeys(nodes)) if nodes else origin
 
 
-def _report(entry: Entry, chosen: _Chosen) -> EntryReport:
+def _report(plan: Plan, entry: Entry, chosen: _Chosen) -> EntryReport:
     curve, point, problem = chosen.curve, chosen.point, chosen.curve.problem
     trace = Simulator(problem)(point.schedule)
     peak = int(trace.load.argmax()) if len(trace.load) else -1
     seen: set[int] = set()
     again = []
-    for task in point.schedule:
+    for position, task in enumerate(point.schedule):
         if task in seen:
-            again.append((_short(problem.tasks[task].name), problem.tasks[task].nanoseconds))
+            name, nanoseconds = problem.tasks[task].name, problem.tasks[task].nanoseconds
+            again.append((position, _short(name), nanoseconds))
         seen.add(task)
+    tensors, scheduled = derivation.apply(plan, entry, point.schedule)
+    held = held_back(replace(plan, tensors=tensors), scheduled, peak)
     alive = list(_alive(problem, trace.value[trace.alive(peak)]))
     return EntryReport(
         entry.name,
@@ -221,5 +225,7 @@ def _report(entry: Entry, chosen: _Chosen) -> EntryReport:
         tuple(again),
         _short(problem.tasks[point.schedule[peak]].name) if peak >= 0 else "",
         tuple(sorted(alive, key=lambda item: -item[1])),
+        tuple((name, nbytes, _short(until)) for name, nbytes, until in held),
         len(point.schedule),
+        tuple((p.peak, p.extra, curve.extra_bound(p.peak)) for p in curve.points),
     )

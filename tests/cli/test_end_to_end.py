@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from aotrain import exporter
+from aotrain import artifact, exporter
 from aotrain.cli.app import run
 
 CLASSES = 3
@@ -194,6 +194,21 @@ def test_inspect_artifact(work, capfd):
     parts = [v for k, v in memory.items() if k not in ("all", "scratch of each thread")]
     assert sum(parts) == memory["all"]
     assert any("fc1" in kernel["origin"] for kernel in data["kernel_table"])
+
+
+def test_inspect_memory(work, tmp_path, capfd):
+    page = tmp_path / "page.html"
+    assert run(["inspect", str(work / "m.aot"), "--report", str(page)]) == 0
+    text = capfd.readouterr().out
+    assert "peak " in text and "fc1" in text and "without recomputation" in text
+    assert "fc1" in page.read_text()
+    data = json_of(["inspect", str(work / "m.aot"), "--memory"], capfd)
+    plan = artifact.read(work / "m.aot").plan
+    assert data["block"] == plan.block_bytes and data["persistent"] == plan.persistent_bytes
+    assert [entry["name"] for entry in data["entries"]] == ["train", "eval", "predict"]
+    refused(["inspect", str(work / "m.onnx"), "--memory"], 1, "AOT-A212", capfd)
+    nowhere = str(tmp_path / "none" / "page.html")
+    refused(["inspect", str(work / "m.aot"), "--report", nowhere], 1, "AOT-A002", capfd)
 
 
 def test_inspect_checkpoint(trained, capfd):

@@ -81,7 +81,7 @@ def test_cheap_launches_run_again_before_dear_ones() -> None:
     report = solved().report
     entry = solved(report.block - 4 * WIDTH * 4).report.entry("train")
     assert len(entry.again) == 4
-    assert all(nanoseconds == 50 for _, nanoseconds in entry.again)
+    assert all(nanoseconds == 50 for _, _, nanoseconds in entry.again)
     assert entry.extra == entry.extra_bound == 200
 
 
