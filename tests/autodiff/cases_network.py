@@ -269,6 +269,22 @@ def _resize(name: str, shape, size, torch, **attrs) -> Case:
     )
 
 
+SAMPLE = [
+    Case(
+        f"grid_sample {padding} {corners}",
+        lambda r, x, grid, padding=padding, corners=corners: r.op.image.grid_sample(
+            x, grid, "bilinear", "NCHW", padding, corners
+        ),
+        lambda t, x, grid, padding=padding, corners=corners: t.nn.functional.grid_sample(
+            x, grid.permute(0, 2, 3, 1), "bilinear", padding, corners
+        ),
+        ((2, 3, 4, 5), uniform(-1.4, 1.4, 2, 2, 3, 6)),  # some points are outside
+    )
+    for padding in ("zeros", "border")
+    for corners in (True, False)
+]
+
+
 def _interpolate(size, mode: str, align: bool | None = None):
     return lambda t, x: t.nn.functional.interpolate(x, size, mode=mode, align_corners=align)
 
@@ -318,6 +334,7 @@ RESIZE = [
 ]
 
 FAMILIES = {
+    "sample": SAMPLE,
     "conv": CONV,
     "pool": POOL,
     "norm": NORM,

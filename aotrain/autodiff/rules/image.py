@@ -1,7 +1,8 @@
-"""Rules of image resizing: x [N, C, H, W] → y [N, C, P, Q].
+"""Rules of image resizing and sampling: x [N, C, H, W] → y [N, C, P, Q].
 
-Every method is separable and linear, y = A·x·Bᵀ with interpolation matrices A [P, H] and B [Q, W]
-known at compile time, so dx = Aᵀ·dy·B. Repetition by a whole factor is a sum over blocks instead.
+Every method of resizing is separable and linear, y = A·x·Bᵀ with interpolation matrices A [P, H]
+and B [Q, W] known at compile time, so dx = Aᵀ·dy·B. Repetition by a whole factor is a sum over
+blocks instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from tvm import relax
 
 from aotrain.autodiff.vjp import Gradients, NoGradientError, Vjp, dtype, rule, shape
+from aotrain.ops.grid_sample_grad import grid_sample_grid_grad, grid_sample_input_grad
 
 op = relax.op
 
@@ -98,3 +100,19 @@ def _transpose_apply(v: Vjp, dy: relax.Expr, matrix: np.ndarray, axis: int) -> r
     if axis == 3:
         return op.matmul(dy, relax.const(matrix, dtype(v.y)))  # [N, C, H, Q] · [Q, W]
     return op.matmul(relax.const(matrix.T.copy(), dtype(v.y)), dy)  # [H, P] · [N, C, P, Q]
+
+
+@rule("relax.image.grid_sample")
+def _grid_sample(v: Vjp) -> Gradients:
+    """Bilinear, of images: x [N, C, H, W], grid [N, 2, P, Q]."""
+    attrs = v.attrs
+    if attrs.method != "bilinear" or attrs.layout != "NCHW":
+        raise NoGradientError(f"has no gradient for method '{attrs.method}' in {attrs.layout}")
+    if attrs.padding_mode not in ("zeros", "border"):
+        raise NoGradientError(f"has no gradient for padding '{attrs.padding_mode}'")
+    x, grid = v.args
+    how = {"border": attrs.padding_mode == "border", "corners": bool(attrs.align_corners)}
+    return [
+        grid_sample_input_grad(v.dy, grid, input_shape=shape(x), **how),
+        grid_sample_grid_grad(v.dy, x, grid, **how),
+    ]
