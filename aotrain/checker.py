@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aotrain.arguments import MAPPING, NONE, PATH, check_types, globs
 from aotrain.errors import AotError, Diagnostic
 
 _NODE = re.compile(r"^\S+ node '(.*?)'(?: \(|$)")  # as importer.model.Origin prints itself
@@ -90,13 +91,15 @@ def check(
     from aotrain.schedules import cpu as schedules
     from aotrain.step.options import LossOptions, StepOptions
 
+    types = {"model": (model, PATH), "target": (target, (str,)), "loss": (loss, (str,))}
+    check_types("check", {**types, "dims": (dims, (*MAPPING, *NONE))})
     chosen = targets.get(target)
     options = ImportOptions(
         dims=dict(dims or {}),
         batch=batch,
         default_batch=DEFAULT_BATCH,
-        trainable=tuple(trainable),
-        freeze=tuple(freeze),
+        trainable=globs("check", "trainable", trainable),
+        freeze=globs("check", "freeze", freeze),
     )
     found = importer.check(Path(model), options)
     nodes = tuple(

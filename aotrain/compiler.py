@@ -19,7 +19,7 @@ import tvm
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from aotrain import artifact, memory, passes
-from aotrain.arguments import MAPPING, NONE, NUMBER, PATH, WHOLE, check_types
+from aotrain.arguments import CALLABLE, MAPPING, NONE, NUMBER, PATH, WHOLE, check_types, globs
 from aotrain.artifact import statefile
 from aotrain.artifact.manifest import REPORT
 from aotrain.compiled import Compiled
@@ -107,12 +107,11 @@ def compile(
             "hyper": (hyper, (*MAPPING, *NONE)),
             "batch": (batch, (*WHOLE, *NONE)),
             "dims": (dims, (*MAPPING, *NONE)),
-            "trainable": (trainable, (str, Sequence)),
-            "freeze": (freeze, (str, Sequence)),
             "seed": (seed, WHOLE),
             "memory_budget": (memory_budget, (*WHOLE, *NONE)),
             "recompute_budget": (recompute_budget, (*NUMBER, *NONE)),
             "dump": (dump, (*PATH, *NONE)),
+            "report": (report, (*CALLABLE, *NONE)),
         },
     )
     folder = Path(output)
@@ -201,8 +200,8 @@ def _import(
         dims=dict(dims),
         batch=batch,
         default_batch=DEFAULT_BATCH,
-        trainable=_globs(trainable),
-        freeze=_globs(freeze),
+        trainable=globs("compile", "trainable", trainable),
+        freeze=globs("compile", "freeze", freeze),
         batchnorm=batchnorm,
     )
     with stages.phase("import") as figure:
@@ -216,11 +215,6 @@ def _import(
         stages.notes = (f"inputs: {inputs}", *imported.notes)
     stages.dump("import", imported.module)
     return imported
-
-
-def _globs(given: str | Sequence[str]) -> tuple[str, ...]:
-    """A single pattern may be given as it is."""
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _parameters(model: Model, role: Role) -> str:

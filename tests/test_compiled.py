@@ -93,18 +93,20 @@ def test_a_folder_of_images_trains(tmp_path, capfd):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"model": 3}, "model = 3 is a int"),
-        ({"output": None}, "output = None is a NoneType"),
+        ({"model": 3}, "model = 3 is of type int"),
+        ({"output": None}, "output = None is of type NoneType"),
         ({"target": None}, "target"),
         ({"loss": 1}, "loss"),
         ({"optimizer": np.float32}, "optimizer"),
-        ({"lr": "0.1"}, "lr = '0.1' is a str"),
+        ({"lr": "0.1"}, "lr = '0.1' is of type str"),
         ({"hyper": [1]}, "hyper"),
-        ({"batch": "32"}, "batch = '32' is a str"),
-        ({"batch": True}, "batch = True is a bool"),
+        ({"batch": "32"}, "batch = '32' is of type str"),
+        ({"batch": True}, "batch = True is of type bool"),
         ({"batch": 1.5}, "batch"),
         ({"dims": 4}, "dims"),
         ({"freeze": 4}, "freeze"),
+        ({"freeze": ["w", 4]}, "freeze[1] = 4"),
+        ({"report": 3}, "report"),
         ({"trainable": None}, "trainable"),
         ({"seed": "0"}, "seed"),
         ({"memory_budget": "3MiB"}, "memory_budget"),
@@ -120,12 +122,26 @@ def test_wrong_types_are_named(tmp_path, change, said):
     assert "it takes" in str(caught.value)
 
 
-def test_wrong_types_of_the_others(folder, tmp_path):
-    with pytest.raises(aotrain.AotError, match="export: state = 3"):
-        aotrain.export(folder / "m.aot", state=3, output=tmp_path / "t.onnx")
-    for path in (None, 3):
-        with pytest.raises(aotrain.AotError, match="is no path"):
-            aotrain.Session(path)
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda session: aotrain.export(session.path, state=3, output="t"), "export: state = 3"),
+        (lambda session: aotrain.check(3), "check: model = 3"),
+        (lambda session: aotrain.check("m.onnx", freeze=[3]), "check: freeze[0] = 3"),
+        (lambda session: aotrain.verify(None), "verify: artifact = None"),
+        (lambda session: aotrain.Session(None), "None is no path"),
+        (lambda session: aotrain.Session(3), "3 is no path"),
+        (lambda session: session.fit({}, map=3), "fit: map = 3"),
+        (lambda session: session.fit({}, report=3), "fit: report = 3"),
+        (lambda session: session.save("s", notes=3), "save: notes = 3"),
+        (lambda session: session.load_state_dict(3), "load_state_dict: state = 3"),
+        (lambda session: session.export(3), "export: output = 3"),
+    ],
+)
+def test_wrong_types_of_the_others(folder, call, said):
+    with aotrain.Session(folder / "m.aot") as session, pytest.raises(aotrain.AotError) as caught:
+        call(session)
+    assert said in str(caught.value)
 
 
 def scaled():

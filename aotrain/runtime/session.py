@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aotrain.arguments import CALLABLE, MAPPING, NONE, check_types
 from aotrain.errors import AotError, Diagnostic, InputError, InternalError, UsageError
 from aotrain.plan import Kind, Role
 from aotrain.runtime import capi
@@ -147,6 +148,8 @@ class Session:
 
         InputError for data that does not fit, NotFiniteError, with the step, for such a loss.
         """
+        optional = {"map": (map, (*MAPPING, *NONE)), "report": (report, (*CALLABLE, *NONE))}
+        check_types("fit", optional)
         return fit(
             self,
             data,
@@ -183,6 +186,7 @@ class Session:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set all state tensors; nothing is changed unless every one is there and fits."""
+        check_types("load_state_dict", {"state": (state, MAPPING)})
         names = self._state_names()
         unknown = sorted(set(state) - set(names)) + sorted(set(names) - set(state))
         if unknown:
@@ -212,6 +216,7 @@ class Session:
 
     def save(self, path: str | Path, notes: Mapping[str, str] | None = None) -> None:
         """Write a checkpoint atomically. `notes` (key < 32, value < 96 bytes) are its metadata."""
+        check_types("save", {"notes": (notes, (*MAPPING, *NONE))})
         try:
             pairs = [
                 capi.Note(_text("note", k), _text("note", v)) for k, v in (notes or {}).items()
