@@ -46,6 +46,9 @@ class Model:
 
 
 MODELS = {
+    "resnet50": Model(CASES["resnet50"].build, 16),
+    "unet": Model(CASES["unet"].build, 8),
+    "vgg16": Model(CASES["vgg16"].build, 16),
     "resnet18": Model(CASES["resnet18"].build, 32),
     "mobilenetv2": Model(CASES["mobilenetv2"].build, 16),
     "vit": Model(CASES["vit"].build, 16),

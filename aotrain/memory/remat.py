@@ -32,6 +32,9 @@ WORST, PRUNABLE = 4.0, 3.0
 
 STYLES = tuple(Style(length, segments) for segments in (1, 2, 4, 8) for length in (0.0, 2.0))
 
+FRONTS = 16
+"""Tasks, those at the highest positions, whose first run bounds every schedule."""
+
 GOOD = 0.002
 """Of the step's time: a schedule so near its bound needs no other style."""
 
@@ -41,17 +44,19 @@ def explore(curve: Curve, *, deadline: float) -> None:
     simulator = Simulator(curve.problem)
     base = simulator(improve(curve.problem, branches_first(curve.problem), ROUNDS))
     _prove(curve, base)
-    floor = curve.least_bytes
     last = base
-    peak = curve.points[0].peak
-    grid = {peak * step // GRID // ALIGNMENT * ALIGNMENT for step in range(1, GRID)}
-    for arena in sorted(grid, reverse=True):
-        if arena < floor:
-            break
+    for arena in grid(curve):
         found = _step(curve, simulator, (base, last), arena, deadline)
         if found is None:
             break
         last = found
+
+
+def grid(curve: Curve) -> list[int]:
+    """The arenas that are tried, the largest first."""
+    peak, floor = curve.points[0].peak, curve.least_bytes
+    steps = {peak * step // GRID // ALIGNMENT * ALIGNMENT for step in range(1, GRID)}
+    return sorted((arena for arena in steps if arena >= floor), reverse=True)
 
 
 def _step(
@@ -113,7 +118,7 @@ def _cut(curve: Curve, trace: Trace, arena: int, style: Style) -> list[int] | No
 
 def _prove(curve: Curve, base: Trace) -> None:
     """Wavefronts at the highest positions, for the bounds."""
-    for position in np.argsort(-base.load, kind="stable")[:6]:
+    for position in np.argsort(-base.load, kind="stable")[:FRONTS]:
         front = Wavefront(curve.problem, int(base.schedule[position]))
         front.sweep(16)
         curve.wavefronts.append(front)

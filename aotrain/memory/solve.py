@@ -23,7 +23,8 @@ from aotrain.memory.liveness import lifetimes
 from aotrain.memory.order import best_order
 from aotrain.memory.pack import pack, pack_lifetimes
 from aotrain.memory.problem import Problem
-from aotrain.memory.remat import explore
+from aotrain.memory.refine import refine
+from aotrain.memory.remat import explore, grid
 from aotrain.memory.report import EntryReport, Report
 from aotrain.memory.simulate import Simulator
 from aotrain.memory.validate import validate
@@ -77,6 +78,7 @@ def solve(
     if limited:
         for curve in sorted(curves, key=lambda c: -len(c.problem.tasks)):
             explore(curve, deadline=started + time_limit)
+            refine(curve, grid(curve), deadline=started + time_limit)
     persistent = max((curve.problem.persistent_bytes for curve in curves), default=0)
     arena = None if memory_budget is None else memory_budget - persistent
     chosen = [
