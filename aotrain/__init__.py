@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aotrain.compiler import compile
     from aotrain.exporter import export
     from aotrain.runtime import Session
+    from aotrain.runtime.session import NotFiniteError
     from aotrain.verifier import verify
 
     __version__: str
@@ -34,6 +35,7 @@ __all__ = [
     "Compiled",
     "Diagnostic",
     "ExitCode",
+    "NotFiniteError",
     "Session",
     "check",
     "compile",
@@ -43,6 +45,7 @@ __all__ = [
 
 _LAZY = {
     "Compiled": "aotrain.compiled",
+    "NotFiniteError": "aotrain.runtime.session",
     "Session": "aotrain.runtime",
     "check": "aotrain.checker",
     "compile": "aotrain.compiler",

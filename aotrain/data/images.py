@@ -57,7 +57,7 @@ def convert(
         names = ", ".join(spec.name for spec in inputs)
         raise _misfit(f"a folder of images is an input and its class; the model takes {names}")
     layout = _layout(image)
-    classes = sorted(path.name for path in root.iterdir() if path.is_dir())
+    classes = sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
     if target is not None and len(classes) != target.classes:
         message = f"'{root}' has {len(classes)} sub-folders, the model {target.classes} classes"
         raise _misfit(message, "a sub-folder for each class, also for one without images")

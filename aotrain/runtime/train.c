@@ -13,10 +13,7 @@
 
 #include "program.h"
 
-enum {
-  KEEP_MAX = 64,
-  SAVE_SECONDS = 1 /* --save is written after an epoch unless it just was */
-};
+enum { KEEP_MAX = 64, SAVE_SHARE = 20 }; /* saving after epochs takes 1/20 of the time at most */
 
 struct run {
   aot *model;
@@ -27,7 +24,7 @@ struct run {
   int64_t step, last, per_epoch, seed;
   double loss_sum; /* of the epoch so far */
   int64_t loss_count;
-  double began, saved_at;        /* seconds */
+  double began, saved_at, saving; /* seconds; the last one is what saving took */
   char kept[KEEP_MAX][PATH_MAX]; /* checkpoints of --save-every, a ring */
   int64_t saved;
   const char *good; /* the newest checkpoint, and its step */
@@ -92,6 +89,7 @@ static int check_weights(const struct run *run) {
 
 /* `path` must outlive the run. */
 static int save(struct run *run, const char *path) {
+  double began = seconds_now();
   int failed = check_weights(run);
   if (failed) return failed;
   aot_note notes[2] = {{.key = "aotrun.seed"}, {.key = "aotrun.rows"}};
@@ -102,6 +100,7 @@ static int save(struct run *run, const char *path) {
   run->good = path;
   run->good_step = run->step;
   run->saved_at = seconds_now();
+  run->saving = run->saved_at - began;
   return EXIT_DONE;
 }
 
@@ -256,7 +255,7 @@ int train(aot *model, const struct options *options) {
         run.step, run.last);
   while (!failed && run.step < run.last && !interrupted) {
     failed = one_epoch(&run);
-    if (!failed && options->save && seconds_now() - run.saved_at > SAVE_SECONDS)
+    if (!failed && options->save && seconds_now() - run.saved_at > SAVE_SHARE * run.saving)
       failed = save(&run, options->save);
   }
   if (!failed && options->save && (run.good != options->save || run.good_step != run.step))

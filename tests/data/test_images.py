@@ -24,6 +24,7 @@ def photos(tmp_path):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(COLORS[i]).save(root / name, format="png")
     (root / "bird").mkdir()
+    (root / ".thumbnails").mkdir()
     (root / "dog" / "notes.txt").write_text("no image")
     return root
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import aotrain
 from aotrain.errors import AotError, InputError, UsageError
 from aotrain.runtime import Session
-from aotrain.runtime.session import NotFiniteError
 from tests.runtime import toy
 
 
@@ -140,6 +140,6 @@ def test_refusals_change_nothing(
 
 
 def test_a_loss_that_is_not_finite_names_the_step(toy_artifact: Path) -> None:
-    with Session(toy_artifact) as session, pytest.raises(NotFiniteError, match="step 1"):
+    with Session(toy_artifact) as session, pytest.raises(aotrain.NotFiniteError, match="step 1"):
         session.view("w")[...] = np.nan
         session.fit(dataset())
