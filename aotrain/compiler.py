@@ -18,7 +18,7 @@ import onnx
 import tvm
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from aotrain import artifact, memory, passes
+from aotrain import artifact, memory, passes, scalar
 from aotrain.arguments import CALLABLE, MAPPING, NONE, NUMBER, PATH, WHOLE, check_types, globs
 from aotrain.artifact import statefile
 from aotrain.artifact.manifest import REPORT
@@ -124,7 +124,7 @@ def compile(
     imported = _import(stages, model, batch, dims or {}, trainable, freeze, batchnorm)
     step = _step(stages, imported, _step_options(loss, optimizer, lr, hyper, seed))
     graph, rules, kernels = _kernels(stages, step, chosen)
-    plan, found = _plan(stages, graph, kernels, memory_budget, recompute_budget)
+    plan, found = _plan(stages, graph, rules, kernels, memory_budget, recompute_budget)
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch, "kernels.so")
         with stages.phase("codegen") as figure:
@@ -270,15 +270,17 @@ def _count(rules: Any) -> str:
 def _plan(
     stages: _Stages,
     graph: KernelGraph,
+    rules: Mapping[str, str],
     kernels: Sequence[CKernel],
     memory_budget: int | None,
     recompute_budget: float | None,
 ) -> memory.Solution:
     with stages.phase("memory") as figure:
         unplaced = _with_scratch(graph.plan, kernels)
+        times = memory.model_times(unplaced, _flops(graph))
         plan, report = memory.solve(
             unplaced,
-            memory.model_times(unplaced, _flops(graph)),
+            times,
             memory_budget=memory_budget,
             recompute_budget=recompute_budget,
         )
@@ -287,7 +289,7 @@ def _plan(
             f"arena {plan.arena_bytes:,} B (each tensor apart {naive:,} B)",
             f"state and data {plan.persistent_bytes:,} B",
         ]
-        stages.notes = report.notes()
+        stages.notes = (*report.notes(), *scalar.warnings(unplaced, rules, times))
     stages.dump("memory", report.render())
     stages.dump("plan", _describe(plan))
     return memory.Solution(plan, report)

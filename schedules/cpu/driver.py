@@ -36,6 +36,8 @@ from aotrain.schedules.cpu.group import Group, group, inline_copies, is_identity
 Part: TypeAlias = nest.Stage | Group
 #: Below these a product is cheaper as a plain reduction.
 MIN_ROWS, MIN_MACS = 3, 2048
+#: A point of a scalar loop in points of a vector loop.
+SCALAR_COST = 16
 
 
 @dataclass
@@ -222,7 +224,7 @@ def schedule(func: tirx.PrimFunc, target: Target) -> tuple[tirx.PrimFunc, str]:
     while writer.ahead:
         part = writer.ahead.pop(0)
         name = next(name for name, rule in RULES if rule(part, writer))
-        costs.append((_cost(part), name))
+        costs.append((_cost(part) * (SCALAR_COST if name == "fallback" else 1), name))
     body = [vector_math.rewrite(s) for s in writer.statements]
     return nest.rebuild(kernel, body, writer.scratch), max(costs)[1]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm_ffi
-from tvm import ir, tirx
+from tvm import ir, sym, tirx
 from tvm.s_tir import SBlock, SBlockRealize
 
 from aotrain.schedules.cpu.widen import widen
@@ -197,6 +197,22 @@ def variables(expr: object) -> set[tirx.Var]:
     found: set[tirx.Var] = set()
     tvm_ffi.structural_walk(expr, (tirx.Var, found.add))
     return found
+
+
+def resolved(expr: tirx.Expr, axes: Iterable[Axis]) -> tirx.Expr:
+    """`expr` without the conditions that always hold, as those of a window that fits exactly."""
+    analyzer = sym.Analyzer()
+    for axis in axes:
+        bounds = (tirx.IntImm("int64", 0), tirx.IntImm("int64", axis.extent))
+        analyzer.bind(axis.var, ir.Range(*bounds))
+
+    def branch(call: ir.Call) -> tirx.Expr:
+        if getattr(call.op, "name", "").rpartition(".")[2] != "if_then_else":
+            return call
+        condition, value, _ = call.args
+        return value if analyzer.can_prove(condition) else call
+
+    return tvm_ffi.structural_map(expr, (ir.Call, branch))
 
 
 def shifted(node: object) -> set[tirx.Var]:

@@ -37,6 +37,7 @@ from aotrain.schedules.cpu.nest import (
     Stage,
     loads,
     loads_place,
+    resolved,
     sequence,
     shifted,
     stores,
@@ -101,6 +102,7 @@ def match(stage: Stage) -> Reduction | None:
     if variables(identity):
         return None
     place = tuple(store.indices)
+    term = resolved(term, stage.axes or ())
     return Reduction(store.buffer, place, combine, identity, term, stage.spatial, stage.reduced)
 
 

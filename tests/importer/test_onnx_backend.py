@@ -44,7 +44,6 @@ ALLOWED = {
     "attention*": "rows that are masked out whole: the maximum of -inf alone is not -inf",
     "bitshift_*int32*": "shifts by more than the width, or negative ones",
     "mod_float_edge_cases*": "the remainder by zero or infinity",
-    "top_k_uint64": "sorting uint64",
 }
 LEAST_PASSING = 0.76  # of all node tests of onnx 1.23
 LIMITS = {"I006": 110, "I007": 14, "I009": 50, "I013": 190, "attention*": 14}
