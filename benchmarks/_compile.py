@@ -10,11 +10,20 @@ from pathlib import Path
 import aotrain
 
 
-def main(model: str, output: str, batch: str) -> None:
-    """AdamW at its defaults; the time is that of `aotrain.compile`, imports included."""
+def main(model: str, output: str, batch: str, recompute: str) -> None:
+    """AdamW at its defaults; the time is that of `aotrain.compile`, imports included.
+
+    recompute: the share of a step's time that may go into computing again; "" for none.
+    """
     started = time.perf_counter()
     compiled = aotrain.compile(
-        model, output=output, optimizer="adamw", lr=1e-3, loss="cross-entropy", batch=int(batch)
+        model,
+        output=output,
+        optimizer="adamw",
+        lr=1e-3,
+        loss="cross-entropy",
+        batch=int(batch),
+        recompute_budget=float(recompute) if recompute else None,
     )
     seconds = time.perf_counter() - started
     program = ("kernels.so", "aotrun", "libaotrun.so")

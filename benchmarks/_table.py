@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 OURS = "aotrain"
+LEAN = "aotrain --recompute-budget 2%"
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Result:
 
 def times(results: Sequence[Result], names: Sequence[str]) -> list[list[str]]:
     """Milliseconds a step with the spread, and how many times ours each of the others takes."""
-    others = [name for name in names if name != OURS]
+    others = [name for name in names if name not in (OURS, LEAN)]
     rows = [["model", "batch", *(f"{n}, ms" for n in names), *(f"{n} / {OURS}" for n in others)]]
     for result in results:
         found = result.contenders
@@ -74,6 +75,20 @@ def notes(results: Sequence[Result]) -> list[str]:
         for name, figures in result.contenders.items()
         if figures.reason
     ]
+
+
+def summary(results: Sequence[Result], names: Sequence[str]) -> str:
+    """The geometric mean, over the models, of what the fastest of the others takes by ours."""
+    ratios = []
+    for result in results:
+        found = result.contenders
+        others = [found[n].median for n in names if n not in (OURS, LEAN) and found[n].ms]
+        if others and found[OURS].ms:
+            ratios.append(min(others) / found[OURS].median)
+    if not ratios:
+        return ""
+    mean, count = statistics.geometric_mean(ratios), len(ratios)
+    return f"the fastest of the others takes {mean:.2f} times ours (geometric mean of {count})"
 
 
 def text(rows: Sequence[Sequence[str]]) -> str:

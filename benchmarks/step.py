@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 import numpy as np  # noqa: E402
 
 from benchmarks import _machine, _table  # noqa: E402
-from benchmarks._table import OURS, Figures, Result  # noqa: E402
+from benchmarks._table import LEAN, OURS, Figures, Result  # noqa: E402
 from benchmarks._worker import Worker, WorkerError  # noqa: E402
 from tests.models import CASES, TINY, WIDER, Case  # noqa: E402
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  {', '.join(medians)}", file=sys.stderr, flush=True)
     names = [n for n in contenders if any(r.contenders[n].ms for r in results)]
     tables = [_table.times(results, names), _table.sizes(results, names)]
-    remarks = _table.notes(results)
+    remarks = [line for line in (_table.summary(results, names), *_table.notes(results)) if line]
     if load > 0.5:
         remarks.append(f"the machine was busy before the run began (load average {load:.1f})")
     print("\n\n".join(_table.text(table) for table in tables))
@@ -81,6 +81,7 @@ def _contenders(options: argparse.Namespace) -> dict[str, tuple[str, str, tuple[
     """Name -> Python, module, last arguments of the worker; ours first."""
     found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
     found[OURS] = (sys.executable, "benchmarks._aotrain", ())
+    found[LEAN] = (sys.executable, "benchmarks._aotrain", ())
     if _version(options.torch_python, "torch"):
         found["PyTorch"] = (options.torch_python, "benchmarks._torch", ("eager",))
         channels_last = (options.torch_python, "benchmarks._torch", ("channels-last",))
@@ -106,7 +107,8 @@ def _measure(
     contenders: dict[str, tuple[str, str, tuple[str, ...]]],
     options: argparse.Namespace,
 ) -> Result:
-    model, batch, artifact = (folder / name for name in ("model.onnx", "batch.npz", "model.aot"))
+    model, batch = folder / "model.onnx", folder / "batch.npz"
+    artifacts = {OURS: folder / "model.aot", LEAN: folder / "lean.aot"}
     model.write_bytes(case.build().SerializeToString())
     [(x, y)] = case.batches(1)
     np.savez(batch, x=x, y=y)
@@ -118,9 +120,9 @@ def _measure(
                 continue
             figures = result.contenders[name]
             try:
-                if name == OURS:
-                    _compile(result, model, artifact, options)
-                source = artifact if name == OURS else model
+                if name in artifacts:
+                    _compile(result, model, artifacts[name], "0.02" if name == LEAN else "")
+                source = artifacts.get(name, model)
                 words = [source, batch, options.threads, *rest]
                 workers[name] = Worker(python, module, words, _environment(options.threads))
             except WorkerError as error:
@@ -132,21 +134,25 @@ def _measure(
         for name, worker in workers.items():
             figures = result.contenders[name]
             figures.ms, figures.peak_bytes = worker.ms, worker.stop()
-        if OURS in workers:
-            result.contenders[OURS].peak_bytes = _resident(artifact, options.threads)
+        for name in artifacts.keys() & workers.keys():
+            figures = result.contenders[name]
+            figures.peak_bytes = _resident(artifacts[name], options.threads)
     finally:
         for worker in workers.values():
             worker.kill()
     return result
 
 
-def _compile(result: Result, model: Path, artifact: Path, options: argparse.Namespace) -> None:
+def _compile(result: Result, model: Path, artifact: Path, recompute: str) -> None:
     command = [sys.executable, "-m", "benchmarks._compile", model, artifact, result.batch]
+    command.append(recompute)
     done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise WorkerError(lines[-1].strip())
     figures = json.loads(done.stdout.splitlines()[-1])
+    if recompute:
+        return
     result.compile_s = figures["compile_s"]
     result.program_bytes = figures["program_bytes"]
     result.artifact_bytes = figures["artifact_bytes"]
