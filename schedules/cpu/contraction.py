@@ -24,6 +24,7 @@ from math import prod
 import tvm_ffi
 from tvm import ir, sym, tirx
 
+from aotrain.schedules.cpu.loops import i64
 from aotrain.schedules.cpu.nest import (
     Axis,
     Stage,
@@ -226,6 +227,15 @@ def _split_residues(found: Product, axis: Axis, q: int) -> list[Product]:
         inner = Axis(tirx.Var("u", "int64"), -(-(axis.extent - residue) // q))
         parts.append(_rewritten(found, axis, inner.var * q + residue, (inner,)))
     return parts
+
+
+def blocked(c: Contraction, count: int, block: tirx.Var) -> Contraction:
+    """One of `count` equal parts of the depth: `block` is its number, the outermost axis cut."""
+    outer = c.depth[0]
+    inner = Axis(tirx.Var(outer.var.name, "int64"), outer.extent // count, outer.reduce)
+    place = {outer.var: block * i64(inner.extent) + inner.var}
+    scalar, vector = substitute(c.scalar, place), substitute(c.vector, place)
+    return replace(c, scalar=scalar, vector=vector, depth=(inner, *c.depth[1:]))
 
 
 def extents(axes: Sequence[Axis]) -> list[int]:

@@ -28,6 +28,8 @@ LINE, PAGE = 64, 4096
 PACK_ROWS_FROM = 512
 #: Bytes of lane panels that may be packed ahead of the tasks that share them.
 SHARED_BYTES = 8 << 20
+#: Bytes of a panel beyond which depth is cut, and the least depth of a part: its sums are stored.
+PANEL_BYTES, MIN_BLOCK = 256 << 10, 256
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,10 @@ class Plan:
         most a vector; transpose: the operand's are neighbours in depth instead; store_rows: the
         target's are neighbours along the rows of a tile instead.
     direct: read the vector operand where it is; shared: pack its panels once, before the tasks.
-    pack_rows: pack the scalar operand; even_rows: else, a full tile's are at equal distances.
-    row_tasks: how many tasks share the rows of a panel.
+    pack_rows: pack the scalar operand; row_run: its neighbours in memory among the rows;
+        even_rows: where it is not packed, a full tile's are at equal distances.
+    row_tasks: how many tasks share the rows of a panel. blocks: equal parts of the depth, run one
+        after another, each with a panel that stays in the second-level cache.
     """
 
     height: int
@@ -53,8 +57,10 @@ class Plan:
     direct: bool
     shared: bool
     pack_rows: bool
+    row_run: int
     even_rows: bool
     row_tasks: int
+    blocks: int
     parallel: bool
 
 
@@ -201,10 +207,25 @@ def _plan(c: Contraction, isa: Isa) -> Plan:
         store_run=store_run,
         store_rows=store_run < 4 and _stores_rows(_store_run(c, c.rows), height, isa),
         pack_rows=_packs_rows(c),
+        row_run=_last_run(c.rows, loads(c.scalar)),
         even_rows=run_rows == 1 << 30 or run_rows % height == 0,
         row_tasks=row_tasks,
+        blocks=1 if direct else _blocks(c, width),
         parallel=parallel,
     )
+
+
+def _blocks(c: Contraction, width: int) -> int:
+    """The fewest equal parts of depth with small enough panels, if any.
+
+    Of a matrix product: a convolution's operands are walked plane by plane, which prefetchers see.
+    """
+    if sum(a.extent > 1 for a in c.depth) != 1:
+        return 1
+    depth, outer = prod(extents(c.depth)), c.depth[0].extent
+    parts = [n for n in range(1, outer + 1) if outer % n == 0]
+    count = next((n for n in parts if 4 * width * depth <= n * PANEL_BYTES), 1)
+    return count if depth >= count * MIN_BLOCK else 1
 
 
 def _aligned(run: int, isa: Isa) -> int:

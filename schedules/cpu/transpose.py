@@ -15,7 +15,7 @@ from aotrain.schedules.cpu.contraction import extents
 from aotrain.schedules.cpu.loops import NestBody, i64
 
 if TYPE_CHECKING:
-    from aotrain.schedules.cpu.gemm import Gemm
+    from aotrain.schedules.cpu.operands import Operands
 
 
 def network(rows: list[tirx.Expr]) -> tuple[list[tirx.Stmt], list[tirx.Expr]]:
@@ -41,15 +41,15 @@ def network(rows: list[tirx.Expr]) -> tuple[list[tirx.Stmt], list[tirx.Expr]]:
 
 
 def transpose_block(
-    gemm: Gemm,
+    operands: Operands,
     b: tirx.Expr,
     panel: tirx.Expr,
     lanes: int,
     buffer: tirx.Buffer,
     base: tirx.Expr,
 ) -> tuple[list[int], NestBody]:
-    """Loop extents and the body that packs blocks of lanes x depth, as `Gemm._pack` returns."""
-    plan, depth = gemm.plan, extents(gemm.c.depth)
+    """Loop extents and the body that packs blocks of lanes x depth, as `Operands._pack` returns."""
+    plan, depth = operands.plan, extents(operands.c.depth)
     n = plan.lanes
     loops = [*depth[:-1], depth[-1] // n, lanes // n]
 
@@ -59,7 +59,7 @@ def transpose_block(
         loads, bindings = [], []
         for lane in range(n):
             at = panel * plan.width + first_lane + i64(lane)
-            load = gemm._vector(b, at, [*outer, first_k])
+            load = operands.vector(b, at, [*outer, first_k])
             assert isinstance(load, ir.TensorLoad)
             place = (*load.indices[:-1], tirx.Ramp(load.indices[-1], i64(1), n))
             row = load.source[place]

@@ -152,3 +152,33 @@ def test_an_epilogue_joins_and_the_product_is_kept_for_a_later_reader() -> None:
 
     rules = [check(f) for f in lower(build, (20, 17), (17, 40), (40,))]
     assert rules == ["contraction"]
+
+
+def test_a_deep_product_runs_in_blocks() -> None:
+    (c,) = contractions(matmul(64, 400, 8192))
+    found, plan = tile.choose(c, isa.AVX512)
+    assert plan.blocks > 1
+    assert 4 * plan.width * 8192 <= plan.blocks * tile.PANEL_BYTES
+    (prime,) = contractions(matmul(64, 400, 8191))
+    assert tile.choose(prime, isa.AVX512)[1].blocks == 1  # there are no equal parts
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("transpose", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("shape", [(70, 50, 8192), (300, 33, 4608), (40, 700, 6144), (9, 5, 9000)])
+def test_deep_matmul(name: str, transpose: tuple[bool, bool], shape: tuple[int, ...]) -> None:
+    target = tvm.target.Target(TARGETS[name])
+    assert check(matmul(*shape, 0, transpose), target) == "contraction"
+
+
+def test_deep_batched_matmul_with_an_epilogue() -> None:
+    def build(builder, x, w, b):
+        return builder.emit(R.nn.relu(builder.emit(R.add(builder.emit(R.matmul(x, w)), b))))
+
+    rules = [check(f) for f in lower(build, (3, 40, 8192), (3, 8192, 37), (37,))]
+    assert rules == ["contraction"]
+
+
+def test_a_deep_weight_gradient() -> None:
+    for func in weight_gradient(32, 8, 32, 16, 3, 1, 1):
+        assert check(func) == "contraction"
