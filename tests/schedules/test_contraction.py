@@ -156,7 +156,7 @@ def test_an_epilogue_joins_and_the_product_is_kept_for_a_later_reader() -> None:
 
 def test_a_deep_product_runs_in_blocks() -> None:
     (c,) = contractions(matmul(64, 400, 8192))
-    found, plan = tile.choose(c, isa.AVX512)
+    _, plan = tile.choose(c, isa.AVX512)
     assert plan.blocks > 1
     assert 4 * plan.width * 8192 <= plan.blocks * tile.PANEL_BYTES
     (prime,) = contractions(matmul(64, 400, 8191))
