@@ -1,6 +1,6 @@
 """GFLOP/s or GB/s of each class of CPU kernel, as a fraction of the machine's measured peak.
 
-    python benchmarks/kernels.py [NAME ...] [--target JSON] [--threads N] [--rounds N]
+    python benchmarks/kernels.py [NAME ...] [--target JSON] [--markdown docs/KERNELS.md]
 
 Peaks are measured by the same compiler: independent fused multiply-adds in registers, and a copy
 of 64 MB. A kernel whose operands fit a cache may exceed the second. Where PyTorch can be imported,
@@ -10,14 +10,22 @@ its time for the same operation stands beside ours, measured in turn in the same
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import _machine, _table
+from benchmarks._worker import SETTLE_S
 
 
 @dataclass(frozen=True)
@@ -263,6 +271,7 @@ def main() -> None:
     parser.add_argument("--target", help="TVM target as JSON; default: this machine")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--markdown", type=Path, help="write the page docs/KERNELS.md here")
     options = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(options.threads)
     os.environ["TVM_BIND_THREADS"] = "0"  # else PyTorch's threads inherit one core
@@ -272,25 +281,44 @@ def main() -> None:
     host = {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()}
     target = tvm.target.Target(json.loads(options.target) if options.target else host)
     flops, bandwidth = peaks(target, options.threads, options.rounds)
-    print(f"peak {flops / 1e9:.0f} GFLOP/s, {bandwidth / 1e9:.1f} GB/s, {options.threads} threads")
-    head = f"{'kernel':36s} {'rule':12s} {'us':>9s} {'rate':>14s} {'of peak':>8s}"
-    print(f"{head} {'PyTorch us':>11s}")
+    peak = f"peak {flops / 1e9:.0f} GFLOP/s, {bandwidth / 1e9:.1f} GB/s, {options.threads} threads"
+    rows = [["kernel", "rule", "us", "rate", "of peak", "PyTorch, us", "PyTorch / ours"]]
     for name, case in cases().items():
         if options.names and not name.startswith(tuple(options.names)):
             continue
-        run, arrays, moved, rule = kernel(case, target)
-        seconds = best(run, options.rounds)
-        other = torch_time(case, arrays, options.rounds)
-        work, peak, unit = (
-            (case.flops, flops, "GFLOP/s") if case.flops else (moved, bandwidth, "GB/s")
-        )
-        beside = f"{other * 1e6:11.1f}" if other else f"{'-':>11s}"
-        rate = work / seconds
-        print(
-            f"{name:36s} {rule:12s} {seconds * 1e6:9.1f} {rate / 1e9:6.1f} {unit:7s} "
-            f"{rate / peak:8.0%} {beside}",
-            flush=True,
-        )
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        rows.append(_row(name, case, target, (flops, bandwidth), options.rounds))
+    print(f"{peak}\n{_table.text(rows)}")
+    if options.markdown:
+        options.markdown.write_text(_page(peak, rows))
+
+
+def _row(name: str, case: Case, target: Any, peak: tuple[float, float], rounds: int) -> list[str]:
+    run, arrays, moved, rule = kernel(case, target)
+    seconds = best(run, rounds)
+    time.sleep(SETTLE_S)
+    other = torch_time(case, arrays, rounds)
+    time.sleep(SETTLE_S if other else 0)
+    work, most, unit = (case.flops, peak[0], "GFLOP/s") if case.flops else (moved, peak[1], "GB/s")
+    rate = work / seconds
+    theirs = [f"{other * 1e6:.1f}", f"{other / seconds:.2f}"] if other else ["-", "-"]
+    figures = [f"{seconds * 1e6:.1f}", f"{rate / 1e9:.1f} {unit}", f"{rate / most:.0%}"]
+    return [name, rule, *figures, *theirs]
+
+
+def _page(peak: str, rows: list[list[str]]) -> str:
+    lines = [
+        "# Kernels",
+        "",
+        "Written by `python benchmarks/kernels.py --markdown docs/KERNELS.md` on "
+        f"{datetime.date.today()}, with PyTorch in the same environment.",
+        "",
+        f"{_machine.describe()}; {peak}. Shortest times; a kernel whose operands fit a cache may "
+        "move more than the memory's peak, which is that of a copy of 64 MB.",
+        "",
+        _table.markdown(rows),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from aotrain.schedules.cpu.nest import (
     substitute,
     variables,
 )
+from aotrain.schedules.cpu.spread import spread
 
 Comparison = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 #: Segments of the innermost axis beyond which a scalar loop is better.
@@ -78,18 +79,22 @@ def emit(group: Group, isa: Isa, parameters: Set[tirx.Buffer] = frozenset()) -> 
     work = prod(group.extents) * _operations(body)
     extents = [prod(a.extent for a in dim) for dim in dims]
 
-    def point(index: Sequence[tirx.Expr], part: Group) -> list[tirx.Stmt]:
+    def values(index: Sequence[tirx.Expr]) -> list[tirx.Expr]:
         at: list[tirx.Expr] = []
         for flat, dim in zip(index, dims, strict=True):
             at += split(flat, [a.extent for a in dim])
-        return part.at(at)
+        return at
+
+    def point(index: Sequence[tirx.Expr], part: Group) -> list[tirx.Stmt]:
+        return part.at(values(index))
 
     def row(index: list[tirx.Expr]) -> list[tirx.Stmt]:
         if segments is None:
             return vectors(extents[-1], 1, lambda i: point([*index, i], group))
-        result = []
+        plain, ahead = spread(group, lane[0]) if len(lane) == 1 else (group, [])
+        result = [s for r in ahead for s in r.fill(values([*index, i64(0)]))]
         for low, high in segments:
-            part = _resolved(group, lane, low)
+            part = _resolved(plain, lane, low)
             lanes = isa.lanes if _vectorises(part, lane) else 1
             result += vectors(
                 high - low, lanes, lambda i, part=part: point([*index, i], part), i64(low)

@@ -128,3 +128,19 @@ def test_rows_shorter_than_a_vector_with_much_work() -> None:
         return value
 
     check(te.create_prim_func([x, y, te.compute((8, 5), element, name="z")]))
+
+
+@pytest.mark.parametrize("times", [2, 3])
+@pytest.mark.parametrize("extent", [6, 30, 48])
+def test_reads_at_quotients_are_rows(times: int, extent: int) -> None:
+    shape, small = (20, 24, extent, extent), (20, 24, extent // times, extent // times)
+    x, z = te.placeholder(small, name="x"), te.placeholder(shape, name="z")
+
+    def element(n, c, h, w):
+        return x[n, c, h // times, w // times] * z[n, c, h, w] + x[n, c, h // times, w // times]
+
+    func = te.create_prim_func([x, z, te.compute(shape, element)])
+    scheduled, _ = schedule(func, TARGET)
+    assert f"// T.int64({times})] *" not in scheduled.script()  # but for the rows themselves
+    assert scheduled.script().count("row = ") == 1  # read twice, spread once
+    check(func)
