@@ -28,6 +28,7 @@ from aotrain.exporter import SOURCE, STATE, embed_source
 from aotrain.files import check_parent, writing
 from aotrain.importer import ImportOptions, load
 from aotrain.importer.model import Model
+from aotrain.memory.times import measured_times, read_times
 from aotrain.passes import KernelGraph
 from aotrain.plan import Kind, Launch, Plan, Role, Tensor
 from aotrain.schedules import cpu as schedules
@@ -72,6 +73,7 @@ def compile(
     seed: int = 0,
     memory_budget: int | None = None,
     recompute_budget: float | None = None,
+    times: str | Path | Mapping[str, int] | None = None,
     force: bool = False,
     dump: str | Path | None = None,
     report: Report | None = None,
@@ -86,7 +88,9 @@ def compile(
 
     `memory_budget` limits the bytes of all tensors together; launches run again where that keeps
     it, in the least time found. `recompute_budget` (0.1: a tenth of the step) limits that time, or
-    alone gives the least memory that so much time buys. Results are the same bit for bit.
+    alone gives the least memory that so much time buys. Results are the same bit for bit. What
+    launches cost is modelled; `times` has ns by kernel name, or names a report of `aotrun --bench N
+    --profile --json`, and is believed where it knows a kernel.
 
     `dump` names a folder for every intermediate form; `report` is called after each phase.
 
@@ -110,6 +114,7 @@ def compile(
             "seed": (seed, WHOLE),
             "memory_budget": (memory_budget, (*WHOLE, *NONE)),
             "recompute_budget": (recompute_budget, (*NUMBER, *NONE)),
+            "times": (times, (*PATH, *MAPPING, *NONE)),
             "dump": (dump, (*PATH, *NONE)),
             "report": (report, (*CALLABLE, *NONE)),
         },
@@ -120,11 +125,12 @@ def compile(
         message = f"batchnorm '{batchnorm}' is none of {', '.join(BATCHNORM)}"
         raise UsageError(Diagnostic("AOT-S008", message))
     chosen = get_target(target)
+    known = read_times(Path(times)) if isinstance(times, str | Path) else times
     stages = _Stages(report or (lambda phase: None), Path(dump) if dump else None)
     imported = _import(stages, model, batch, dims or {}, trainable, freeze, batchnorm)
     step = _step(stages, imported, _step_options(loss, optimizer, lr, hyper, seed))
     graph, rules, kernels = _kernels(stages, step, chosen)
-    plan, found = _plan(stages, graph, rules, kernels, memory_budget, recompute_budget)
+    plan, found = _plan(stages, graph, rules, kernels, memory_budget, recompute_budget, known)
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch, "kernels.so")
         with stages.phase("codegen") as figure:
@@ -274,10 +280,13 @@ def _plan(
     kernels: Sequence[CKernel],
     memory_budget: int | None,
     recompute_budget: float | None,
+    measured: Mapping[str, int] | None,
 ) -> memory.Solution:
     with stages.phase("memory") as figure:
         unplaced = _with_scratch(graph.plan, kernels)
         times = memory.model_times(unplaced, _flops(graph))
+        if measured is not None:
+            times = measured_times(unplaced, times, measured)
         plan, report = memory.solve(
             unplaced,
             times,

@@ -17,8 +17,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +26,10 @@ import onnx
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import aotrain
-from aotrain import memory
+from aotrain.describe_memory import read_report
 from aotrain.errors import BudgetError
 from aotrain.memory.liveness import Lifetime, max_load
 from aotrain.memory.pack import pack_lifetimes
-from aotrain.plan import Plan
 from benchmarks._profile import profile
 from tests.models import CASES, gpt
 
@@ -57,23 +55,6 @@ MODELS = {
 }
 
 
-@contextmanager
-def times_of(times: dict[str, int]) -> Iterator[list[Plan]]:
-    """Within it, compile solves with these times by kernel name; yields the plans it solved."""
-    original, seen = memory.model_times, []
-
-    def measured(plan: Plan, flops: dict[int, float] | None = None) -> dict[int, int]:
-        seen.append(plan)
-        modelled = original(plan, flops)
-        return {k: times.get(plan.kernels[k], ns) for k, ns in modelled.items()}
-
-    memory.model_times = measured  # type: ignore[assignment]
-    try:
-        yield seen
-    finally:
-        memory.model_times = original
-
-
 def budgets(name: str, model: Model, folder: Path, threads: int) -> None:
     free = aotrain.compile(model.build(), output=folder / "free.aot", batch=model.batch)
     times, steps = profile(free.path, STEPS, threads)
@@ -90,30 +71,29 @@ def budgets(name: str, model: Model, folder: Path, threads: int) -> None:
     print("|---|---|---|---|---|---|---|---|")
     for share in BUDGETS:
         budget = persistent + arena * share // 100
-        with times_of(times) as seen:
-            try:
-                tight = aotrain.compile(
-                    model.build(),
-                    output=folder / "tight.aot",
-                    batch=model.batch,
-                    memory_budget=budget,
-                    force=True,
-                )
-            except BudgetError as error:
-                print(f"| {share}% | {error.diagnostics[0].hint} | | | | | | |", flush=True)
-                continue
-            started = time.perf_counter()
-            report = memory.solve(seen[0], memory.model_times(seen[0]), memory_budget=budget).report
-            seconds = time.perf_counter() - started
-        entry = report.entry("train")
+        seconds: dict[str, float] = {}
+        try:
+            tight = aotrain.compile(
+                model.build(),
+                output=folder / "tight.aot",
+                batch=model.batch,
+                memory_budget=budget,
+                times=times,
+                force=True,
+                report=lambda phase, into=seconds: into.update({phase.name: phase.seconds}),
+            )
+        except BudgetError as error:
+            print(f"| {share}% | {error.diagnostics[0].hint} | | | | | | |", flush=True)
+            continue
+        entry = read_report(tight.path)[1].entry("train")
         measured = min(profile(tight.path, STEPS, threads)[1])
         with aotrain.Session(tight.path) as session:
             same = session.block_bytes == tight.plan.block_bytes <= budget
         bound = entry.extra_bound / entry.nanoseconds
         print(
             f"| {share}% | {len(entry.again)} | {entry.extra / entry.nanoseconds:+.1%} "
-            f"| {measured / base - 1:+.1%} | {bound:+.1%} | {entry.gap:.2%} | {seconds:.1f} s "
-            f"| {'yes' if same else 'NO'} |",
+            f"| {measured / base - 1:+.1%} | {bound:+.1%} | {entry.gap:.2%} "
+            f"| {seconds['memory']:.1f} s | {'yes' if same else 'NO'} |",
             flush=True,
         )
 

@@ -86,6 +86,13 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
     advanced=True,
     help="Limit of the time of work done twice, such as 10%; alone: as little memory as it buys.",
 )
+@option(
+    "--times",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    advanced=True,
+    help="Measured kernels, from 'aotrun ARTIFACT --bench N --profile --json', for budgets.",
+)
 @option("--force", is_flag=True, help="Replace the output where it exists.")
 @option(
     "--trainable",
@@ -180,6 +187,7 @@ def command(console: Console, model: Path, output: Path, **options: Any) -> None
         seed=options["seed"],
         memory_budget=options["memory_budget"],
         recompute_budget=options["recompute_budget"],
+        times=options["times"],
         force=options["force"],
         dump=options["dump"],
         report=show,

@@ -46,6 +46,7 @@ def test_defaults(asked, capsys):
         "seed": 0,
         "memory_budget": None,
         "recompute_budget": None,
+        "times": None,
         "force": False,
         "dump": None,
     }
