@@ -51,6 +51,17 @@ class Writer:
     #: The statements of each single pointwise stage written so far, by what it writes.
     written: dict[tirx.Buffer, tuple[nest.Stage, tirx.Stmt]] = field(default_factory=dict)
     scratch: list[tirx.Buffer] = field(default_factory=list)
+    #: For the contractions to come, in order; the model's own beyond the end.
+    choices: list[tile.Choice] = field(default_factory=list)
+    #: Those written, as they were found: what the choices are for.
+    contractions: list[contraction.Contraction] = field(default_factory=list)
+
+    def plan(self, c: contraction.Contraction) -> tuple[contraction.Contraction, tile.Plan]:
+        """The next choice, or what the model takes."""
+        at = len(self.contractions)
+        self.contractions.append(c)
+        found = tile.chosen(c, self.isa, self.choices[at]) if at < len(self.choices) else None
+        return tile.choose(c, self.isa) if found is None else found
 
     def read_later(self, buffer: tirx.Buffer, after: Sequence[Part]) -> bool:
         """Whether `buffer` is a parameter or read by one of the parts `after`."""
@@ -74,9 +85,9 @@ def _contract(part: Part, writer: Writer) -> bool:
     found = contraction.match(part, paddings) if isinstance(part, nest.Stage) else None
     if found is None:
         return False
-    chosen = [tile.choose(c, writer.isa) for c in found]
-    if any(_is_thin(c) for c, _ in chosen) or sum(c.macs for c, _ in chosen) < MIN_MACS:
+    if any(_is_thin(c) for c in found) or sum(c.macs for c in found) < MIN_MACS:
         return False
+    planned = [writer.plan(c) for c in found]
     target = found[0].target
     epilogue = _epilogue(target, writer)
     if epilogue is not None:
@@ -86,7 +97,7 @@ def _contract(part: Part, writer: Writer) -> bool:
     for buffer in paddings:
         if buffer not in read and not writer.read_later(buffer, writer.ahead):
             writer.drop(buffer)
-    for c, plan in chosen:
+    for c, plan in planned:
         kernel = gemm.Gemm(c, plan, epilogue, keep, set(writer.kernel.func.params))
         writer.statements += kernel.emit()
         writer.scratch += kernel.scratch
@@ -205,8 +216,12 @@ def legalize_map(target: Target) -> dict[str, Callable]:
     return {}
 
 
-def schedule(func: tirx.PrimFunc, target: Target) -> tuple[tirx.PrimFunc, str]:
+def schedule(
+    func: tirx.PrimFunc, target: Target, choices: Sequence[tile.Choice] = ()
+) -> tuple[tirx.PrimFunc, str]:
     """Schedule a PrimFunc out of LegalizeOps, FuseOps and FuseTIR for the CPU `target`.
+
+    `choices` are for its contractions, in order; one that does not fit is passed over.
 
     Returns the S-TIR PrimFunc and the name of the rule that wrote its costliest part: one of RULES,
     or "serial" where the function's form is not understood and it is returned as it came. Signature
@@ -215,18 +230,38 @@ def schedule(func: tirx.PrimFunc, target: Target) -> tuple[tirx.PrimFunc, str]:
     float sums and the rounding of `vector_math`. Lower it with `tirx.disable_cse_tir`: TVM 0.27's
     elimination of common subexpressions is wrong beside Let.
     """
+    written = _write(func, target, choices)
+    if written is None:
+        return func, "serial"
+    writer, rule = written
+    body = [vector_math.rewrite(s) for s in writer.statements]
+    return nest.rebuild(writer.kernel, body, writer.scratch), rule
+
+
+def candidates(func: tirx.PrimFunc, target: Target) -> list[list[tile.Choice]]:
+    """For each contraction of `func`, the choices there are; the likely best first."""
+    written = _write(func, target, ())
+    if written is None:
+        return []
+    writer, _ = written
+    return [tile.candidates(c, writer.isa) for c in writer.contractions]
+
+
+def _write(
+    func: tirx.PrimFunc, target: Target, choices: Sequence[tile.Choice]
+) -> tuple[Writer, str] | None:
+    """All parts written, and the rule of the costliest; None: the form is not understood."""
     kernel = nest.parse(func)
     if kernel is None:
-        return func, "serial"
+        return None
     kernel = inline_copies(kernel)
-    writer = Writer(kernel, isa.of(target), group(kernel))
+    writer = Writer(kernel, isa.of(target), group(kernel), choices=list(choices))
     costs: list[tuple[int, str]] = []
     while writer.ahead:
         part = writer.ahead.pop(0)
         name = next(name for name, rule in RULES if rule(part, writer))
         costs.append((_cost(part) * (SCALAR_COST if name == "fallback" else 1), name))
-    body = [vector_math.rewrite(s) for s in writer.statements]
-    return nest.rebuild(kernel, body, writer.scratch), max(costs)[1]
+    return writer, max(costs)[1]
 
 
 def _cost(part: Part) -> int:

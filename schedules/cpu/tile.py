@@ -1,7 +1,7 @@
 """A contraction and an instruction set in, how to run it out: orientation, register tile, packing.
 
-A small analytic model in cycles of one core; no tuning. What it knows of a core: two loads and one
-to two vector multiply-adds a cycle, multiply-add latency 4.
+A small analytic model in cycles of one core. What it knows of a core: two loads and one to two
+vector multiply-adds a cycle, multiply-add latency 4. `candidates` lists what else is possible.
 """
 
 from __future__ import annotations
@@ -62,6 +62,17 @@ class Plan:
     row_tasks: int
     blocks: int
     parallel: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a plan is free; all else follows. swapped: lanes of the contraction become rows."""
+
+    swapped: bool
+    height: int
+    width: int
+    row_tasks: int
+    pack_rows: bool
 
 
 def _last_run(axes: Sequence[Axis], accesses: Sequence[affine.Access], unit: bool = True) -> int:
@@ -128,7 +139,7 @@ def _stores_rows(run: int, height: int, isa: Isa) -> bool:
 
 def _pack_cost(c: Contraction, isa: Isa) -> float:
     run = _vector_run(c)
-    if run >= isa.lanes and _reads_directly(c, isa):
+    if run >= isa.lanes and _reads_directly(c, _tile(c, isa)[0]):
         return 0.0
     if run >= 4:
         return VECTOR * isa.lanes / min(gcd(run, isa.lanes), isa.lanes)
@@ -141,16 +152,22 @@ def _transposes(c: Contraction, isa: Isa) -> bool:
     return _last_run(c.depth, loads(c.vector)) >= isa.lanes
 
 
-def _reads_directly(c: Contraction, isa: Isa) -> bool:
+def _reads_directly(c: Contraction, height: int) -> bool:
     """Whether each panel is used for one tile of rows only and needs no packing."""
-    return prod(extents(c.rows)) <= _tile(c, isa)[0] and _vector_run(c) == 1 << 30
+    return prod(extents(c.rows)) <= height and _vector_run(c) == 1 << 30
 
 
 def _tile(c: Contraction, isa: Isa) -> tuple[int, int]:
     """Rows and lanes of the register tile: the cheapest that fits the registers."""
+    _, height, width = min(_tiles(c, isa), key=lambda tile: tile[0])
+    return height, width
+
+
+def _tiles(c: Contraction, isa: Isa) -> list[tuple[float, int, int]]:
+    """(cycles without packing, height, width) of every register tile that fits the registers."""
     rows, lanes = prod(extents(c.rows)), prod(extents(c.lanes))
     depth, runs = prod(extents(c.depth)), (_store_run(c, c.lanes), _store_run(c, c.rows))
-    best: tuple[float, int, int] | None = None
+    found = []
     for vectors in (1, 2, 3, 4):
         if vectors > 1 and (vectors - 1) * isa.lanes >= lanes:
             continue
@@ -159,10 +176,8 @@ def _tile(c: Contraction, isa: Isa) -> tuple[int, int]:
                 continue
             cost = depth * _tile_cost(rows, lanes, height, vectors, isa)
             cost += rows * lanes * _store_cost(runs, height, isa)
-            if best is None or cost < best[0]:
-                best = (cost, height, vectors * isa.lanes)
-    assert best is not None
-    return best[1], best[2]
+            found.append((cost, height, vectors * isa.lanes))
+    return found
 
 
 def _tile_cost(rows: int, lanes: int, height: int, vectors: int, isa: Isa) -> float:
@@ -181,21 +196,58 @@ def _tile_cost(rows: int, lanes: int, height: int, vectors: int, isa: Isa) -> fl
 def choose(c: Contraction, isa: Isa) -> tuple[Contraction, Plan]:
     """The cheaper orientation of `c`, and its plan."""
     best = min((c, c.swapped()), key=lambda o: _cost(o, isa))
-    return best, _plan(best, isa)
+    return best, _plan(best, isa, *_tile(best, isa))
 
 
-def _plan(c: Contraction, isa: Isa) -> Plan:
+def candidates(c: Contraction, isa: Isa) -> list[Choice]:
+    """What `chosen` takes for `c`: the cheapest by the model first, in both orientations."""
+    found: list[tuple[float, Choice]] = []
+    for swapped, oriented in ((False, c), (True, c.swapped())):
+        batch = prod(extents(oriented.batch))
+        rest = _cost(oriented, isa) - batch * min(_tiles(oriented, isa))[0]
+        for cost, height, width in _tiles(oriented, isa):
+            usual = _plan(oriented, isa, height, width)
+            packs = [usual.pack_rows, not usual.pack_rows]
+            for pack in packs[: 1 + _same_for_batch(oriented)]:
+                for tasks in _task_counts(oriented, usual):
+                    # The usual settings of a tile first: the model says nothing of the others.
+                    unusual = (pack != usual.pack_rows) + (tasks != usual.row_tasks)
+                    total = (rest + batch * cost) * (1 + 0.1 * unusual)
+                    found.append((total, Choice(swapped, height, width, tasks, pack)))
+    return [choice for _, choice in sorted(found, key=lambda pair: pair[0])]
+
+
+def _task_counts(c: Contraction, plan: Plan) -> list[int]:
+    """Tasks that may share the rows of a panel."""
+    tiles = -(-prod(extents(c.rows)) // plan.height)
+    counts = {plan.row_tasks, 1, min(2, tiles), min(4, tiles), min(TASKS, tiles)}
+    return sorted(counts) if plan.parallel else [plan.row_tasks]
+
+
+def chosen(c: Contraction, isa: Isa, choice: Choice) -> tuple[Contraction, Plan] | None:
+    """`c` in the orientation of `choice` and the plan that follows; None: it is none of `c`'s."""
+    oriented = c.swapped() if choice.swapped else c
+    tiles = -(-prod(extents(oriented.rows)) // max(choice.height, 1))
+    fits = (choice.height, choice.width) in [tile[1:] for tile in _tiles(oriented, isa)]
+    fits = fits and 1 <= choice.row_tasks <= tiles
+    if not fits or (choice.pack_rows and not _same_for_batch(oriented)):
+        return None
+    return oriented, _plan(oriented, isa, choice.height, choice.width, choice)
+
+
+def _plan(c: Contraction, isa: Isa, height: int, width: int, choice: Choice | None = None) -> Plan:
     batch, rows, lanes, depth = (prod(extents(a)) for a in (c.batch, c.rows, c.lanes, c.depth))
-    height, width = _tile(c, isa)
     panels = -(-lanes // width)
     run, run_rows = _vector_run(c), _scalar_run(c)
-    direct = run >= isa.lanes and _reads_directly(c, isa)
+    direct = run >= isa.lanes and _reads_directly(c, height)
     parallel = c.macs >= PARALLEL_WORK * 4
     tiles = -(-rows // height)
     few = batch * panels < TASKS and tiles > 1 and parallel
     store_run = _aligned(_store_run(c, c.lanes), isa)
     shared_bytes = 4 * batch * panels * width * depth
     row_tasks = min(tiles, -(-TASKS // (batch * panels))) if few else 1
+    if choice is not None:
+        row_tasks = choice.row_tasks
     return Plan(
         height=height,
         width=width,
@@ -206,7 +258,7 @@ def _plan(c: Contraction, isa: Isa) -> Plan:
         shared=row_tasks > 1 and not direct and shared_bytes <= SHARED_BYTES,
         store_run=store_run,
         store_rows=store_run < 4 and _stores_rows(_store_run(c, c.rows), height, isa),
-        pack_rows=_packs_rows(c),
+        pack_rows=_packs_rows(c) if choice is None else choice.pack_rows,
         row_run=_last_run(c.rows, loads(c.scalar)),
         even_rows=run_rows == 1 << 30 or run_rows % height == 0,
         row_tasks=row_tasks,
