@@ -21,6 +21,7 @@ from aotrain.schedules.cpu import (
     fallback,
     gemm,
     isa,
+    nans,
     nest,
     padding,
     planes,
@@ -234,7 +235,7 @@ def schedule(
     if written is None:
         return func, "serial"
     writer, rule = written
-    body = [vector_math.rewrite(s) for s in writer.statements]
+    body = [vector_math.rewrite(nans.keep(s)) for s in writer.statements]
     return nest.rebuild(writer.kernel, body, writer.scratch), rule
 
 
