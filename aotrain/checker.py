@@ -88,7 +88,6 @@ def check(
     from aotrain import importer, passes, step, targets
     from aotrain.compiler import DEFAULT_BATCH
     from aotrain.importer import ImportOptions
-    from aotrain.schedules import cpu as schedules
     from aotrain.step.options import LossOptions, StepOptions
 
     types = {"model": (model, PATH), "target": (target, (str,)), "loss": (loss, (str,))}
@@ -116,7 +115,7 @@ def check(
         return _judge(nodes, _sort(error, names), lambda node, ok: replace(node, differentiable=ok))
     nodes = tuple(replace(node, differentiable=True) for node in nodes)
     try:
-        passes.lower(program, chosen.tvm, legalize=schedules.legalize_map(chosen.tvm))
+        passes.lower(program, chosen.tvm, legalize=chosen.legalize_map())
     except AotError as error:
         return _judge(nodes, _sort(error, names), lambda node, ok: replace(node, kernel=ok))
     return Report(tuple(replace(node, kernel=True) for node in nodes))

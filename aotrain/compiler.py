@@ -31,13 +31,11 @@ from aotrain.importer.model import Model
 from aotrain.memory.times import measured_times, read_times
 from aotrain.passes import KernelGraph
 from aotrain.plan import Kind, Launch, Plan, Role, Tensor
-from aotrain.schedules import cpu as schedules
 from aotrain.step import LossOptions, OptimizerOptions, StepOptions, TrainStep, build
 from aotrain.targets import get as get_target
 
 if TYPE_CHECKING:
-    from aotrain.targets.c_abi import CKernel
-    from aotrain.targets.cpu import CpuTarget
+    from aotrain.targets.target import LoweredKernel, Target
 
 DEFAULT_BATCH = 32
 BATCHNORM = ("train", "frozen")
@@ -251,15 +249,15 @@ def _step(stages: _Stages, model: Model, options: StepOptions) -> TrainStep:
 
 
 def _kernels(
-    stages: _Stages, step: TrainStep, target: CpuTarget
-) -> tuple[KernelGraph, dict[str, str], list[CKernel]]:
+    stages: _Stages, step: TrainStep, target: Target
+) -> tuple[KernelGraph, dict[str, str], Sequence[LoweredKernel]]:
     with stages.phase("lower") as figure:
-        legalize = schedules.legalize_map(target.tvm)
+        legalize = target.legalize_map()
         graph = passes.lower(step, target.tvm, legalize=legalize, dump=stages.dump)
         launches = sum(len(entry.launches) for entry in graph.plan.entries)
         figure.append(f"{len(graph.kernels)} kernels, {launches} launches")
     with stages.phase("schedule") as figure:
-        scheduled = {k.name: schedules.schedule(k.func, target.tvm) for k in graph.kernels}
+        scheduled = {k.name: target.schedule(k.func) for k in graph.kernels}
         rules = {name: rule for name, (_, rule) in scheduled.items()}
         figure.append(_count(rules.values()))
     stages.dump("schedule", "\n".join(f"# {n}: {r}\n{f}" for n, (f, r) in scheduled.items()))
@@ -277,7 +275,7 @@ def _plan(
     stages: _Stages,
     graph: KernelGraph,
     rules: Mapping[str, str],
-    kernels: Sequence[CKernel],
+    kernels: Sequence[LoweredKernel],
     memory_budget: int | None,
     recompute_budget: float | None,
     measured: Mapping[str, int] | None,
@@ -313,7 +311,7 @@ def _flops(graph: KernelGraph) -> dict[int, float]:
     return found
 
 
-def _with_scratch(plan: Plan, kernels: Sequence[CKernel]) -> Plan:
+def _with_scratch(plan: Plan, kernels: Sequence[LoweredKernel]) -> Plan:
     """Give each launch the scratch buffers of its kernel, as TEMP tensors of its own."""
     tensors = list(plan.tensors)
 
@@ -348,13 +346,14 @@ def _describe(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _info(model: Model, step: TrainStep, target: CpuTarget, optimizer: str) -> dict[str, Any]:
+def _info(model: Model, step: TrainStep, target: Target, optimizer: str) -> dict[str, Any]:
     """What the manifest says beyond the plan."""
     return {
         "name": model.name,
         "target": target.name,
         "optimizer": optimizer,
         "triple": target.triple,
+        "backend": target.backend,
         "ignore_index": step.ignore_index,
         "notes": list(model.notes),
     }

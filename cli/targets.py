@@ -34,6 +34,7 @@ def command(console: Console, target: str | None) -> None:
         *((f"cpu:{arch}", targets.get(f"cpu:{arch}").name, "generic") for arch in _architectures()),
         ("cpu:PROCESSOR", "", "a processor of this machine's architecture, by LLVM's name"),
         ("cpu:ARCH,PROCESSOR", "", "a processor of another architecture"),
+        ("vulkan", targets.get("vulkan").name, "any GPU with Vulkan 1.1"),
     ]
     console.result(table(rows, ("target", "full name", "what it is")))
     console.finish(

@@ -24,6 +24,7 @@ from tvm import tirx
 from aotrain import runtime, toolchain
 from aotrain.errors import Diagnostic, UsageError
 from aotrain.files import writing
+from aotrain.schedules import cpu
 from aotrain.targets import c_abi
 from aotrain.targets.launch_table import launch_table
 
@@ -37,6 +38,8 @@ class CpuTarget:
 
     arch: str
     processor: str
+
+    backend = "cpu"
 
     @property
     def name(self) -> str:
@@ -53,6 +56,14 @@ class CpuTarget:
         """The TVM target that schedules and code generation read."""
         config = {"kind": "llvm", "mtriple": self.triple, "mcpu": self.processor}
         return tvm.target.Target(config)
+
+    def legalize_map(self) -> dict[str, Any]:
+        """Legalizations that the schedules ask for."""
+        return cpu.legalize_map(self.tvm)
+
+    def schedule(self, func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, str]:
+        """A PrimFunc with its loops scheduled, and the name of its costliest part's rule."""
+        return cpu.schedule(func, self.tvm)
 
     def lower(
         self, kernels: Sequence[tuple[str, tirx.PrimFunc, c_abi.Aliases]]
@@ -90,7 +101,7 @@ def _machine_code(code: tvm.runtime.Module) -> bytes:
 
 def parse(argument: str) -> CpuTarget:
     """`argument` is what follows "cpu:", or "" for this machine. Raises UsageError."""
-    host = _host_arch()
+    host = host_arch()
     if not argument:
         return CpuTarget(host, str(_llvm("llvm_get_system_cpu")()))
     arch, _, processor = argument.partition(",")
@@ -106,7 +117,8 @@ def parse(argument: str) -> CpuTarget:
     return CpuTarget(arch, processor)
 
 
-def _host_arch() -> str:
+def host_arch() -> str:
+    """This machine's architecture, by LLVM's name."""
     machine = platform.machine().lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 

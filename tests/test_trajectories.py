@@ -17,6 +17,7 @@ import aotrain
 from aotrain.plan import Plan, Role
 from tests.golden import HYPER, LOSS_TOLERANCE, RUNS, STEPS, TOLERANCES, Arrays, errors, summarize
 from tests.models import CASES
+from tests.targets import on_device
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,22 @@ def _golden(name: str, optimizer: str) -> Arrays:
         return {"names": file["names"], **found}
 
 
-@pytest.fixture(
-    scope="module", params=[(name, opt) for name in RUNS for opt in HYPER], ids="-".join
-)
+ON_CPU = [(name, optimizer, "cpu") for name in RUNS for optimizer in HYPER]
+ON_VULKAN = [
+    ("mlp", "momentum", "vulkan"),
+    ("mlp", "adamw", "vulkan"),
+    pytest.param(("gpt", "adamw", "vulkan"), marks=pytest.mark.slow),
+    pytest.param(("cnn", "adamw", "vulkan"), marks=pytest.mark.slow),
+]  # ResNet-18 needs more than the 128 MiB that lavapipe shows a kernel
+
+
+@pytest.fixture(scope="module", params=[*ON_CPU, *ON_VULKAN], ids="-".join)
 def trajectory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Trajectory]:
-    name, optimizer = request.param
+    name, optimizer, target = request.param
+    if target == "vulkan":
+        on_device.skip_without_device(tmp_path_factory.mktemp("probe"))
     case, run, golden = CASES[name], RUNS[name], _golden(name, optimizer)
     compiled = aotrain.compile(
         case.build(),
@@ -53,6 +63,7 @@ def trajectory(
         lr=run.lr[optimizer],
         hyper=HYPER[optimizer],
         batch=run.batch,
+        target=target,
     )
     names = golden["names"].tolist()
     with aotrain.Session(compiled.path, threads=2) as session:

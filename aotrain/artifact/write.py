@@ -32,10 +32,10 @@ def write(
     """Write the artifact to a temporary sibling and rename it to `folder`.
 
     `state` holds the initial value of every STATE tensor by name, `constants` of every CONSTANT
-    tensor by index. `info` goes into the manifest: name, target, options; two keys mean something
-    here: "triple" chooses the loader's target (absent: this machine), "ignore_index" is the label
-    that the data readers let pass. `labels` is the number of classes in the train entry's target.
-    `extra` are further files by name, which the loader does not read.
+    tensor by index. `info` goes into the manifest: name, target, options; three keys mean something
+    here: "triple" and "backend" choose the loader (absent: this machine, "cpu"), "ignore_index" is
+    the label that the data readers let pass. `labels` is the number of classes in the train entry's
+    target. `extra` are further files by name, which the loader does not read.
 
     Raises UsageError AOT-A001 if `folder` exists without `force`, or with it if it is no artifact,
     InputError AOT-A002 if it cannot be written, AOT-A021 for a state that does not fit the plan,
@@ -44,7 +44,7 @@ def write(
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve() would follow a symbolic link)
     _check_free(folder, force)
     raw = _constant_bytes(plan, constants)
-    built = runtime.build(info.get("triple"))
+    built = runtime.build(info.get("triple"), info.get("backend", "cpu"))
     files = {"kernels.so": kernels.read_bytes(), "state.safetensors": statefile.dump(plan, state)}
     files["plan.bin"] = pack(
         PlanFile(

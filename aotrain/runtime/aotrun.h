@@ -54,7 +54,8 @@ typedef enum aot_status {
   AOT_IO,             /* the system refused to read, write or start a thread */
   AOT_MEMORY,         /* the block could not be allocated */
   AOT_KERNEL,         /* a kernel reported failure */
-  AOT_BAD_LABEL       /* a class index that the model does not have; nothing ran */
+  AOT_BAD_LABEL,      /* a class index that the model does not have; nothing ran */
+  AOT_DEVICE          /* no driver or device, one that lacks what the kernels need, or a lost one */
 } aot_status;
 
 /* Order and values are part of the file format. */
@@ -103,7 +104,7 @@ typedef struct aot_info {
   uint32_t tensors;       /* aot_get_tensor takes 0 .. tensors-1 */
   uint32_t threads;       /* that run kernels, the caller's included */
   uint64_t block_bytes;   /* allocated for all tensors: the plan's peak, not a byte more */
-  uint64_t scratch_bytes; /* allocated for all threads' scratch stacks */
+  uint64_t scratch_bytes; /* allocated for all threads' scratch stacks, or to exchange with a device */
   uint64_t table_bytes;   /* allocated for the plan's tables and the checkpoint header */
   int64_t step;           /* training steps that the state has seen */
   int64_t classes;        /* the target holds class indices 0 .. classes-1; 0: it does not */
@@ -119,7 +120,7 @@ typedef struct aot_tensor {
   aot_kind kind;
   aot_role role;
   uint64_t bytes; /* dense, C order */
-  void *data;     /* 64-byte aligned, in the block */
+  void *data;     /* 64-byte aligned, in the block; TEMP has none on a device */
 } aot_tensor;
 
 typedef struct aot_signature { /* of an entry point; tensor indices in the order of the model */
@@ -148,6 +149,8 @@ AOT_API void aot_close(aot *model); /* null is allowed */
 AOT_API const char *aot_error(const aot *model);
 
 AOT_API aot_status aot_describe(aot *model, aot_info *info);
+/* On a GPU, asking for a state tensor makes the bytes of all state those that the last run left; what
+ * is written there before the next run counts. Ask again after it. */
 AOT_API aot_status aot_get_tensor(aot *model, uint32_t index, aot_tensor *tensor);
 /* By name; TEMP tensors have no name to find. */
 AOT_API aot_status aot_find(aot *model, const char *name, aot_tensor *tensor);

@@ -46,16 +46,9 @@ static aot_status allocate(aot *model) {
   if (bytes % AOT_ALIGNMENT || bytes > SIZE_MAX / 2)
     return aot_fail(model, AOT_BAD_ARTIFACT, "plan.bin is corrupted: a block of %llu bytes",
                     (unsigned long long)bytes);
-  model->block = aligned_alloc(AOT_ALIGNMENT, bytes ? (size_t)bytes : AOT_ALIGNMENT);
-  if (!model->block)
-    return aot_fail(model, AOT_MEMORY, "cannot allocate the %llu bytes that the plan needs",
-                    (unsigned long long)bytes);
-  memset(model->block, 0, (size_t)bytes);
+  aot_status status = aot_backend_allocate(model);
+  if (status) return status;
   model->block_bytes = bytes;
-  for (uint32_t i = 0; i < model->tensor_count; i++)
-    model->tensors[i].data = (uint8_t *)model->block + model->offsets[i];
-  for (uint64_t i = 0; i < model->arg_total; i++)
-    model->args[i] = model->tensors[model->arg_tensor[i]].data;
   model->header_bytes = aot_state_header_bound(model);
   model->header = malloc((size_t)model->header_bytes);
   if (!model->header) return aot_fail(model, AOT_MEMORY, "out of memory");
@@ -106,7 +99,11 @@ static aot_status open_files(aot *model, const char *folder) {
   aot_join(path, sizeof path, folder,
            "kernels.so"); /* fits: shorter names than plan.bin's were checked */
   aot_status status = check_file(model, path, "kernels.so", model->kernel_file);
-  if (!status) status = aot_kernels_open(model, path);
+  if (status) return status;
+  model->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!model->library)
+    return aot_fail(model, AOT_BAD_ARTIFACT, "cannot load the kernels: %s", dlerror());
+  status = aot_backend_open(model);
   if (status) return status;
   if (!aot_join(path, sizeof path, folder, "state.safetensors"))
     return aot_fail(model, AOT_BAD_ARGUMENT, "the path of the artifact is too long");
@@ -131,32 +128,28 @@ static aot_status thread_count(aot *model, const aot_options *options, uint32_t 
   return AOT_OK;
 }
 
+static void close_backend(aot *model) {
+  aot_backend_close(model);
+  model->block = NULL, model->pool = NULL, model->device = NULL;
+}
+
 aot_status aot_open(const char *folder, const aot_options *options, aot **out) {
   aot *model = calloc(1, sizeof *model);
   *out = model ? model : &no_memory;
   if (!model) return AOT_MEMORY;
   if (!folder) return aot_fail(model, AOT_BAD_ARGUMENT, "no folder given");
   if (options) model->trace = options->trace, model->trace_user = options->user;
-  uint32_t threads = 1;
-  aot_status status = thread_count(model, options, &threads);
+  aot_status status = thread_count(model, options, &model->threads);
   if (!status) status = open_plan(model, folder);
   if (!status) status = open_files(model, folder);
-  if (!status) {
-    model->pool = aot_pool_new(threads, model->thread_scratch);
-    if (!model->pool) status = aot_fail(model, AOT_MEMORY, "cannot allocate the threads' scratch");
-  }
-  if (status) { /* keep the message only: nothing else works on this handle */
-    free(model->block);
-    model->block = NULL;
-  }
+  if (status) close_backend(model); /* keep the message only: nothing else works on this handle */
   return status;
 }
 
 void aot_close(aot *model) {
   if (!model || model == &no_memory) return;
-  aot_pool_free(model->pool);
+  close_backend(model);
   if (model->library) dlclose(model->library);
-  free(model->block);
   free(model->header);
   free(model->tables);
   free(model->tensors);
@@ -185,9 +178,9 @@ aot_status aot_describe(aot *model, aot_info *info) {
   *info = (aot_info){
       .name = model->name,
       .tensors = model->tensor_count,
-      .threads = aot_pool_threads(model->pool),
+      .threads = model->threads,
       .block_bytes = model->block_bytes,
-      .scratch_bytes = aot_pool_bytes(model->pool),
+      .scratch_bytes = model->scratch_bytes,
       .table_bytes = model->table_bytes,
       .step = aot_steps(model),
       .classes = model->classes,
@@ -202,7 +195,7 @@ aot_status aot_get_tensor(aot *model, uint32_t index, aot_tensor *tensor) {
   if (index >= model->tensor_count)
     return aot_fail(model, AOT_BAD_ARGUMENT, "tensor %u of %u", index, model->tensor_count);
   *tensor = model->tensors[index];
-  return AOT_OK;
+  return tensor->kind == AOT_STATE ? aot_backend_sync(model, true) : AOT_OK;
 }
 
 static aot_tensor *named(aot *model, const char *name) {
@@ -217,8 +210,7 @@ aot_status aot_find(aot *model, const char *name, aot_tensor *tensor) {
   if (status) return status;
   const aot_tensor *found = named(model, name);
   if (!found) return aot_fail(model, AOT_BAD_ARGUMENT, "no tensor '%s'", name ? name : "(null)");
-  *tensor = *found;
-  return AOT_OK;
+  return aot_get_tensor(model, found->index, tensor);
 }
 
 aot_status aot_entry(aot *model, const char *name, aot_signature *signature) {

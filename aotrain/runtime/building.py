@@ -15,14 +15,18 @@ from aotrain.errors import Diagnostic, ToolchainError
 SOURCES = Path(__file__).parent
 
 LIBRARY = (
-    "api", "crc", "error", "file", "json", "kernels", "plan", "pool", "run", "state_read",
-    "state_write", "tables",
+    "api", "crc", "error", "file", "json", "plan", "pool", "run", "state_read", "state_write",
+    "tables",
 )  # fmt: skip
+BACKENDS = {
+    "cpu": ("host",),
+    "vulkan": ("vulkan", "vulkan_device", "vulkan_record"),
+}
 PROGRAM = (
     "bench", "convert", "data", "describe", "idx", "main", "npy", "npz", "npz_write", "options",
     "outputs", "predict", "profile", "progress", "report", "shuffle", "train",
 )  # fmt: skip
-"""C files, without `.c`: the library's, and what `aotrun` adds to them."""
+"""C files, without `.c`: the library's, one of the backends', and what `aotrun` adds to them."""
 
 FLAGS = (
     "-std=c11", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-Wall", "-Wextra",
@@ -41,20 +45,20 @@ class Built:
     library: Path
 
 
-def build(target_triple: str | None = None) -> Built:
-    """The loader for a triple (None: this machine).
+def build(target_triple: str | None = None, backend: str = "cpu") -> Built:
+    """The loader for a triple (None: this machine) and a backend.
 
     Cached under the hash of sources, compiler and flags; concurrent builds do no harm. Raises
     ToolchainError without a compiler.
     """
     compiler = toolchain.find(target_triple)
-    folder = cache_folder() / "runtime" / _key(compiler)
+    folder = cache_folder() / "runtime" / _key(compiler, backend)
     built = Built(folder / "aotrun", folder / "libaotrun.so")
     if built.aotrun.exists() and built.library.exists():
         return built
     temporary = _temporary_beside(folder)
     try:
-        compile_into(temporary, compiler, small_flags(compiler))
+        compile_into(temporary, compiler, small_flags(compiler), backend)
         try:
             temporary.rename(folder)
         except OSError:  # another process was first
@@ -76,19 +80,23 @@ def small_flags(compiler: toolchain.Compiler) -> tuple[str, ...]:
     return (*SMALL, "-Os", "-Wl,-z,noseparate-code")
 
 
-def compile_into(folder: Path, compiler: toolchain.Compiler, flags: tuple[str, ...]) -> Built:
+def compile_into(
+    folder: Path, compiler: toolchain.Compiler, flags: tuple[str, ...], backend: str = "cpu"
+) -> Built:
     """Compile both into `folder`, without the cache; `flags` choose optimisation and checks."""
     built = Built(folder / "aotrun", folder / "libaotrun.so")
-    program = (*LIBRARY, *PROGRAM)
+    program = (*LIBRARY, *BACKENDS[backend], *PROGRAM)
     _compile(built.aotrun, compiler, program, ("-fPIE", "-pie", *flags))
-    compile_library(built.library, compiler, flags)
+    compile_library(built.library, compiler, flags, backend)
     return built
 
 
-def compile_library(out: Path, compiler: toolchain.Compiler, flags: tuple[str, ...]) -> None:
+def compile_library(
+    out: Path, compiler: toolchain.Compiler, flags: tuple[str, ...], backend: str = "cpu"
+) -> None:
     """Compile libaotrun.so alone, as `out`."""
     shared = ("-shared", "-fPIC", "-Wl,-soname,libaotrun.so")
-    _compile(out, compiler, LIBRARY, (*shared, *flags))
+    _compile(out, compiler, (*LIBRARY, *BACKENDS[backend]), (*shared, *flags))
 
 
 def _compile(
@@ -105,9 +113,10 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "aotrain"
 
 
-def _key(compiler: toolchain.Compiler) -> str:
+def _key(compiler: toolchain.Compiler, backend: str) -> str:
+    sources = (LIBRARY, BACKENDS[backend], PROGRAM)
     digest = hashlib.sha256(
-        repr((compiler, FLAGS, small_flags(compiler), LIBRARIES, LIBRARY, PROGRAM)).encode()
+        repr((compiler, FLAGS, small_flags(compiler), LIBRARIES, sources)).encode()
     )
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.name.encode() + source.read_bytes())

@@ -15,7 +15,7 @@ DTYPES = tuple(ITEM_BYTES)
 KINDS = tuple(Kind)
 ROLES = (None, *Role)
 
-NOT_FINITE, BAD_ARGUMENT, KERNEL = 1, 5, 8  # aot_status in aotrun.h
+NOT_FINITE, BAD_ARGUMENT, KERNEL, DEVICE = 1, 5, 8, 10  # aot_status in aotrun.h
 
 
 class Options(ctypes.Structure):

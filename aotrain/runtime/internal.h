@@ -15,10 +15,11 @@
 #define AOT_ALIGNMENT 64u /* bytes: aotrain/plan.py ALIGNMENT */
 
 struct launch {
-  aot_kernel_fn run;
-  void **args; /* pointers into the block, resolved once */
+  aot_kernel_fn run;    /* of host.c */
+  void **args;          /* pointers into the block, resolved once */
+  const uint32_t *tensors; /* the same as tensor indices */
   const char *origin;
-  uint32_t kernel;
+  uint32_t kernel, tensor_count;
 };
 
 struct entry {
@@ -47,7 +48,7 @@ struct aot {
   struct entry *entries;
   struct launch *launches;
   void **args;
-  uint32_t *arg_tensor; /* [args] tensor index, until the block exists */
+  uint32_t *arg_tensor; /* [args] tensor index */
   uint32_t *signature;  /* input and output indices of all entries */
   uint64_t arg_total;
   uint32_t tensor_count, kernel_count, entry_count, launch_count;
@@ -57,10 +58,12 @@ struct aot {
   struct digest kernel_file, state_file;
   uint64_t constants_at; /* where constants start in plan.bin, bytes */
 
-  void *block;
-  uint64_t block_bytes, table_bytes;
+  void *block; /* what the host sees of it: all, or with a device its persistent part */
+  uint64_t block_bytes, scratch_bytes, table_bytes;
   void *library; /* dlopen's */
-  struct pool *pool;
+  uint32_t threads;
+  struct pool *pool;     /* of host.c */
+  struct device *device; /* of vulkan.c */
   void (*trace)(void *user, const aot_launch *launch); /* null: not traced */
   void *trace_user;
 
@@ -96,8 +99,15 @@ aot_status aot_plan_read(aot *model, int file, uint64_t file_bytes);
 aot_status aot_tables_parse(aot *model, const uint8_t *tables, uint64_t bytes);
 uint32_t aot_item_bytes(aot_dtype dtype);
 
-/* kernels.c */
-aot_status aot_kernels_open(aot *model, const char *path);
+/* The backend: host.c, or vulkan.c where the artifact was compiled for it. */
+/* Gives the block, zeros, 64-byte aligned: its host part in model->block. */
+aot_status aot_backend_allocate(aot *model);
+/* Connects the launches with what the loaded kernels.so exports. */
+aot_status aot_backend_open(aot *model);
+aot_status aot_backend_run(aot *model, const struct entry *entry);
+/* The state, as the last run left it, in model->block; `written`: the host changes it there. */
+aot_status aot_backend_sync(aot *model, bool written);
+void aot_backend_close(aot *model);
 
 /* pool.c */
 struct pool *aot_pool_new(uint32_t threads, uint64_t scratch_bytes);

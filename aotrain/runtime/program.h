@@ -8,7 +8,7 @@
 
 #include "aotrun.h"
 
-enum { EXIT_DONE = 0, EXIT_INPUT = 1, EXIT_USAGE = 2, EXIT_BUG = 70, EXIT_INTERRUPTED = 130 };
+enum { EXIT_DONE = 0, EXIT_INPUT = 1, EXIT_USAGE = 2, EXIT_DEVICE = 4, EXIT_BUG = 70, EXIT_INTERRUPTED = 130 };
 enum { ARRAYS_MAX = 256, RANK_MAX = 16, PAIRS_MAX = 32 };
 
 /* options.c: the command line. */

@@ -29,6 +29,7 @@ int refuse_model(const aot *model, aot_status status) {
   if (text) *text = 0;
   int exit_code = status == AOT_BAD_ARGUMENT ? EXIT_USAGE
                   : status == AOT_KERNEL     ? EXIT_BUG
+                  : status == AOT_DEVICE     ? EXIT_DEVICE
                                              : EXIT_INPUT;
   return refuse(exit_code, text ? message : "AOT-A000", hint ? hint + 7 : NULL, "%s",
                 text ? text + 2 : message);

@@ -1,8 +1,6 @@
-/* run.c: an entry point in, its launches replayed: a loop over function pointers, no decision in
- * it. */
+/* run.c: a batch in, one step, evaluation or prediction out: what is checked and counted around it. */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "internal.h"
 
@@ -14,42 +12,11 @@ int64_t aot_steps(const aot *model) {
 
 void aot_set_steps(aot *model, int64_t steps) { model->steps = steps; }
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static int32_t run_traced(const aot *model, const struct entry *entry, const char *name,
-                          const struct launch *launch) {
-  uint64_t began = now_ns();
-  int32_t result = launch->run(launch->args);
-  aot_launch seen = {.entry = name,
-                     .kernel = model->kernels[launch->kernel],
-                     .origin = launch->origin,
-                     .index = (uint32_t)(launch - entry->launches),
-                     .ns = now_ns() - began};
-  model->trace(model->trace_user, &seen);
-  return result;
-}
-
 static aot_status run(aot *model, const struct entry *entry, const char *name) {
   if (!model->block) return aot_fail(model, AOT_BAD_ARGUMENT, "the artifact is not open");
   if (!entry)
     return aot_fail(model, AOT_BAD_ARGUMENT, "the artifact has no entry point '%s'", name);
-  struct caller caller = aot_pool_enter(model->pool);
-  const struct launch *launch = entry->launches, *end = launch + entry->launch_count;
-  int32_t result = 0;
-  for (; launch < end; launch++) {
-    result = model->trace ? run_traced(model, entry, name, launch) : launch->run(launch->args);
-    if (result) break;
-  }
-  aot_pool_leave(caller);
-  if (result)
-    return aot_fail(model, AOT_KERNEL, "kernel '%s'%s%s failed with %d",
-                    model->kernels[launch->kernel], *launch->origin ? " of " : "", launch->origin,
-                    (int)result);
-  return AOT_OK;
+  return aot_backend_run(model, entry);
 }
 
 /* Class indices of the first `rows` rows of the target, the last input of train: one that is out of

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotrain.arguments import CALLABLE, MAPPING, NONE, check_types
-from aotrain.errors import AotError, Diagnostic, InputError, InternalError, UsageError
+from aotrain.errors import (
+    AotError,
+    Diagnostic,
+    InputError,
+    InternalError,
+    ToolchainError,
+    UsageError,
+)
 from aotrain.plan import Kind, Role
 from aotrain.runtime import capi
 from aotrain.runtime.arrays import fitting
@@ -66,6 +73,7 @@ class Session:
         )
         self._tensors: dict[str, np.ndarray] = {}  # by name, the first of each, as aot_find has it
         self._kinds: dict[str, tuple[Kind, Role | None]] = {}
+        self._state: int | None = None  # a state tensor's index
         by_index = [self._describe(index) for index in range(self.info["tensors"])]
         self._entries = {
             name: entry
@@ -168,8 +176,14 @@ class Session:
             return {name: view.copy() for name, view in self.outputs("predict").items()}
 
     def view(self, name: str) -> np.ndarray:
-        """The tensor's own bytes as a writable array (bfloat16 as uint16)."""
-        return self._named(name)
+        """The tensor's own bytes as a writable array (bfloat16 as uint16).
+
+        On a GPU, a state tensor's bytes are those at the time of this call, and what is written
+        into them counts until the next step: ask again after it.
+        """
+        with self._lock:
+            self._sync()
+            return self._named(name)
 
     def inputs(self, entry: str = "train") -> dict[str, np.ndarray]:
         """Views of an entry point's inputs, in the model's order. UsageError for an unknown one."""
@@ -182,6 +196,7 @@ class Session:
     def state_dict(self) -> dict[str, np.ndarray]:
         """Copies of all state tensors: parameters, buffers, slots (`optim.*`), counters."""
         with self._lock:
+            self._sync()
             return {name: self._named(name).copy() for name in self._state_names()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -201,6 +216,7 @@ class Session:
             )
         arrays = [(t := self._named(n), fitting(n, v, t)) for n, v in state.items()]
         with self._lock:
+            self._sync()
             for target, array in arrays:
                 target[...] = array
 
@@ -260,6 +276,7 @@ class Session:
             capi.NOT_FINITE: NotFiniteError,
             capi.BAD_ARGUMENT: UsageError,
             capi.KERNEL: InternalError,
+            capi.DEVICE: ToolchainError,
         }
         raise kinds.get(status, InputError)(Diagnostic(code, message, hint=hint))
 
@@ -269,6 +286,8 @@ class Session:
         name, kind = tensor.name.decode(), capi.KINDS[tensor.kind]
         if kind is Kind.TEMP:
             return name, None
+        if kind is Kind.STATE:
+            self._state = index
         dtype = capi.DTYPES[tensor.dtype]
         buffer = (ctypes.c_uint8 * tensor.bytes).from_address(tensor.data)
         buffer.owner = self._handle  # the view keeps the bytes alive
@@ -281,6 +300,12 @@ class Session:
             self._tensors[name] = array
             self._kinds[name] = (kind, capi.ROLES[tensor.role])
         return name, array
+
+    def _sync(self) -> None:
+        """Make the bytes of state those that the last step left: asking for one of them does."""
+        pointer, tensor = self._open, capi.Tensor()
+        if self._state is not None:
+            self._check(self._c.aot_get_tensor(pointer, self._state, ctypes.byref(tensor)))
 
     def _entry(self, name: str, by_index: Sequence[tuple[str, np.ndarray | None]]) -> _Views | None:
         found = capi.Signature()

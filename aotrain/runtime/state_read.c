@@ -309,6 +309,7 @@ aot_status aot_load(aot *model, const char *path, aot_note *notes, size_t count)
   if (load.file < 0) return aot_fail(model, AOT_IO, "cannot open %s: %s", path, strerror(errno));
   for (uint32_t i = 0; i < model->tensor_count; i++) model->found[i] = UINT64_MAX;
   aot_status status = check_file(&load, bytes);
+  if (!status) status = aot_backend_sync(model, true);
   if (!status) status = apply(&load);
   close(load.file);
   return status;

@@ -201,6 +201,8 @@ aot_status aot_save(aot *model, const char *path, const aot_note *notes, size_t 
   if (!model->block || !path) return aot_fail(model, AOT_BAD_ARGUMENT, "nothing to save");
   if ((size_t)snprintf(temporary, sizeof temporary, "%s.tmp", path) >= sizeof temporary)
     return aot_fail(model, AOT_BAD_ARGUMENT, "the path of the checkpoint is too long");
+  aot_status status = aot_backend_sync(model, false);
+  if (status) return status;
   const char *end = build(model, notes, count);
   if (!end)
     return aot_fail(model, AOT_BAD_ARGUMENT, "the notes do not fit into the checkpoint's header");

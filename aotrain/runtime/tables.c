@@ -172,6 +172,8 @@ static aot_status parse_launch(aot *model, struct cursor *in, struct totals *lef
   if (in->bad || launch->kernel >= model->kernel_count || args > left->args)
     return corrupt(model, "a launch names a kernel or argument that there is not");
   launch->args = model->args + first;
+  launch->tensors = model->arg_tensor + first;
+  launch->tensor_count = args;
   left->args -= args;
   if (!take_indices(in, model->arg_tensor + first, args, model->tensor_count) ||
       !take_indices(in, NULL, writes, args))

@@ -27,7 +27,7 @@ CASES = 20_000
 def compile_test(out: Path, source: str, flags: tuple[str, ...]) -> Path:
     """`source` with the library and aotrun's readers."""
     readers = ("convert", "idx", "npy", "npz") if source == "fuzz.c" else ()
-    files = [str(building.SOURCES / f"{name}.c") for name in (*building.LIBRARY, *readers)]
+    files = [str(building.SOURCES / f"{name}.c") for name in (*building.LIBRARY, "host", *readers)]
     if source == "fuzz.c":
         files.append(str(HERE / "refuse.c"))
     toolchain.build(
@@ -167,9 +167,11 @@ def test_mutated_files(toy_artifact: Path, asan: Path) -> None:
             assert 0 < accepted < cases, out
 
 
-def test_flags_are_strict(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", building.BACKENDS)
+def test_flags_are_strict(backend: str, tmp_path: Path) -> None:
     strict = ("-O2", "-Werror", "-Wconversion", "-Wno-sign-conversion", "-Wshadow", "-pedantic")
-    sources = [f"{name}.c" for name in (*building.LIBRARY, *building.PROGRAM)]
+    names = (*building.LIBRARY, *building.BACKENDS[backend], *building.PROGRAM)
+    sources = [f"{name}.c" for name in names]
     flags = (*building.FLAGS, *strict, *sources, *building.LIBRARIES)
     toolchain.build(toolchain.find(), flags, tmp_path / "aotrun", building.SOURCES)
     assert os.access(tmp_path / "aotrun", os.X_OK)
