@@ -175,7 +175,7 @@ static aot_status create_device(aot *model, struct device *device) {
 }
 
 aot_status aot_vulkan_connect(aot *model, struct device *device) {
-  get_function get;
+  get_function get = NULL;
   aot_status status = create_instance(model, device, &get);
   if (!status) status = choose(model, device);
   if (!status) status = find_queue(model, device);
