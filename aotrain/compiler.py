@@ -155,7 +155,7 @@ def compile(
 def _check_output(folder: Path, force: bool) -> None:
     """Refuse before the work rather than after it."""
     if folder.exists() and not force:
-        hint = "--force replaces it"
+        hint = "--force (force=True) replaces it"
         raise UsageError(Diagnostic("AOT-A001", f"'{folder}' exists", hint=hint))
     check_parent(folder)
 

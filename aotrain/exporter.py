@@ -78,7 +78,7 @@ def export(
     folder, target = Path(artifact), Path(output)
     if target.exists() and not force:
         message = f"'{target}' exists"
-        raise UsageError(Diagnostic("AOT-A001", message, hint="--force replaces it"))
+        raise UsageError(Diagnostic("AOT-A001", message, hint="--force (force=True) replaces it"))
     if target.is_dir():
         message, hint = f"'{target}' is a folder, so it is not replaced", "name a file with -o"
         raise UsageError(Diagnostic("AOT-A001", message, hint=hint))

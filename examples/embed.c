@@ -1,6 +1,6 @@
 /* embed.c: a compiled model trained from a C program. aotrun.h is the manual.
  *
- *   cc embed.c -Imodel.aot model.aot/libaotrun.so -Wl,-rpath,$PWD/model.aot -o embed
+ *   cc embed.c -Imodel.aot model.aot/libaotrun.so -Wl,-rpath,"$PWD/model.aot" -o embed
  *   ./embed model.aot trained.safetensors */
 #include <stdio.h>
 #include <stdlib.h>

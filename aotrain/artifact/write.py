@@ -75,7 +75,7 @@ def _check_free(folder: Path, force: bool) -> None:
         return
     if not force:
         raise UsageError(
-            Diagnostic("AOT-A001", f"{folder} exists", hint="--force replaces it, -o names another")
+            Diagnostic("AOT-A001", f"{folder} exists", hint="--force (force=True) replaces it, -o names another")
         )
     ours = folder.is_dir() and not folder.is_symlink()
     if not ours or not ((folder / manifest.NAME).exists() or not any(folder.iterdir())):

@@ -84,6 +84,7 @@ def load(source: Path | str | onnx.ModelProto, options: ImportOptions | None = N
             *(adjust.notes if adjust else ()),
             *_merge_notes(analysis),
             *analysis.notes,
+            *_dropout_notes(walks[True].walker.salt),
             *_not_finite_notes(analysis.values),
         ),
     )
@@ -194,6 +195,14 @@ def _merge_notes(analysis: Analysis) -> tuple[str, ...]:
         return ()
     what = "1 tensor" if count == 1 else f"{count} tensors"
     return (f"{what} that the exporter had merged with an equal one trained apart",)
+
+
+def _dropout_notes(count: int) -> tuple[str, ...]:
+    """On what an export for inference does not show: see `converters/normalization.py`."""
+    if not count:
+        return ()
+    nodes = "1 Dropout node draws" if count == 1 else f"{count} Dropout nodes draw"
+    return (f"{nodes} at random in training, whatever training_mode says; none in eval, predict",)
 
 
 def _not_finite_notes(values: Mapping[str, np.ndarray]) -> tuple[str, ...]:

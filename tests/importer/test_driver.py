@@ -135,6 +135,7 @@ def test_dropout_drops_in_train_alone(opset: int) -> None:
     ]
     constants = {k: np.asarray(v) for k, v in constants.items()}
     made = load(model(nodes, {"x": [8, 100]}, ["y"], constants, opset), ImportOptions())
+    assert any(note.startswith("2 Dropout nodes draw") for note in made.notes)
     x = np.ones((8, 100), np.float32)
     np.testing.assert_array_equal(infer(made, {"x": x})[0], x)
     (y,) = train(made, {"x": x}, (3, 4))
