@@ -74,9 +74,8 @@ def _check_free(folder: Path, force: bool) -> None:
     if not os.path.lexists(folder):
         return
     if not force:
-        raise UsageError(
-            Diagnostic("AOT-A001", f"{folder} exists", hint="--force (force=True) replaces it, -o names another")
-        )
+        hint = "--force (force=True) replaces it, -o names another"
+        raise UsageError(Diagnostic("AOT-A001", f"{folder} exists", hint=hint))
     ours = folder.is_dir() and not folder.is_symlink()
     if not ours or not ((folder / manifest.NAME).exists() or not any(folder.iterdir())):
         raise UsageError(
