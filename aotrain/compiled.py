@@ -16,11 +16,13 @@ from aotrain.runtime import Session
 
 if TYPE_CHECKING:
     from aotrain.exporter import Exported
+    from aotrain.passes.graph import Kernel
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled model. `rules` maps each kernel to the schedule rule that took it.
+    """A compiled model. `rules` maps each kernel to the schedule rule that took it;
+    `kernels` are they before their schedules.
 
         model = aotrain.compile("model.onnx", output="model.aot", loss="cross-entropy")
         model.fit("train.npz", epochs=5)
@@ -33,6 +35,7 @@ class Compiled:
     path: Path
     plan: Plan
     rules: Mapping[str, str] = field(default_factory=dict)
+    kernels: tuple[Kernel, ...] = ()
 
     @cached_property
     def session(self) -> Session:

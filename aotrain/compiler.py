@@ -33,6 +33,7 @@ from aotrain.passes import KernelGraph
 from aotrain.plan import Kind, Launch, Plan, Role, Tensor
 from aotrain.step import LossOptions, OptimizerOptions, StepOptions, TrainStep, build
 from aotrain.targets import get as get_target
+from aotrain.tuning.choices import Choices, choices
 
 if TYPE_CHECKING:
     from aotrain.targets.target import LoweredKernel, Target
@@ -72,6 +73,7 @@ def compile(
     memory_budget: int | None = None,
     recompute_budget: float | None = None,
     times: str | Path | Mapping[str, int] | None = None,
+    tuning: bool = True,
     force: bool = False,
     dump: str | Path | None = None,
     report: Report | None = None,
@@ -89,6 +91,9 @@ def compile(
     alone gives the least memory that so much time buys. Results are the same bit for bit. What
     launches cost is modelled; `times` has ns by kernel name, or names a report of `aotrun --bench N
     --profile --json`, and is believed where it knows a kernel.
+
+    Kernels that `aotrain tune` found better schedules for on this machine get those, unless
+    `tuning` is False.
 
     `dump` names a folder for every intermediate form; `report` is called after each phase.
 
@@ -127,7 +132,7 @@ def compile(
     stages = _Stages(report or (lambda phase: None), Path(dump) if dump else None)
     imported = _import(stages, model, batch, dims or {}, trainable, freeze, batchnorm)
     step = _step(stages, imported, _step_options(loss, optimizer, lr, hyper, seed))
-    graph, rules, kernels = _kernels(stages, step, chosen)
+    graph, rules, kernels = _kernels(stages, step, chosen, tuning)
     plan, found = _plan(stages, graph, rules, kernels, memory_budget, recompute_budget, known)
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch, "kernels.so")
@@ -149,7 +154,7 @@ def compile(
             )
             nbytes = sum(file.stat().st_size for file in folder.iterdir())
             figure.append(f"{nbytes / 1024:.0f} KiB")
-    return Compiled(folder, plan, rules)
+    return Compiled(folder, plan, rules, graph.kernels)
 
 
 def _check_output(folder: Path, force: bool) -> None:
@@ -249,7 +254,7 @@ def _step(stages: _Stages, model: Model, options: StepOptions) -> TrainStep:
 
 
 def _kernels(
-    stages: _Stages, step: TrainStep, target: Target
+    stages: _Stages, step: TrainStep, target: Target, tuning: bool
 ) -> tuple[KernelGraph, dict[str, str], Sequence[LoweredKernel]]:
     with stages.phase("lower") as figure:
         legalize = target.legalize_map()
@@ -257,9 +262,16 @@ def _kernels(
         launches = sum(len(entry.launches) for entry in graph.plan.entries)
         figure.append(f"{len(graph.kernels)} kernels, {launches} launches")
     with stages.phase("schedule") as figure:
-        scheduled = {k.name: target.schedule(k.func) for k in graph.kernels}
+        tuned = choices(target.name, graph.kernels) if tuning else Choices()
+        scheduled = {
+            k.name: target.schedule(k.func, tuned.of.get(k.name, ())) for k in graph.kernels
+        }
         rules = {name: rule for name, (_, rule) in scheduled.items()}
         figure.append(_count(rules.values()))
+        if tuned.of:
+            count, total = len(tuned.of), len(graph.kernels)
+            figure.append(f"{total} kernels: {count} tuned, {total - count} rule")
+        stages.notes = (tuned.note,) if tuned.note else ()
     stages.dump("schedule", "\n".join(f"# {n}: {r}\n{f}" for n, (f, r) in scheduled.items()))
     with stages.phase("lower-tir"):
         kernels = target.lower([(k.name, scheduled[k.name][0], k.aliases) for k in graph.kernels])

@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "Train an artifact on a data file.",
     "eval": "Loss and accuracy of an artifact on a data file.",
     "bench": "Time a training step, and say what the time is made of.",
+    "tune": "Find better schedules for a model's kernels on this machine.",
     "verify": "Check an artifact: files, plan, state, loader, a step.",
     "inspect": "Describe a model, an artifact or a checkpoint.",
     "export": "Write trained weights back into the ONNX model.",

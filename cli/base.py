@@ -38,7 +38,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = closest(word, names)
     if close:
         return f"did you mean {' or '.join(repr(name) for name in close)}?"
-    return f"known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
+    return f"known: {', '.join(names)}" if 0 < len(names) <= 16 else ""
 
 
 class NoSuchCommand(click.UsageError):

@@ -93,6 +93,7 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
     advanced=True,
     help="Measured kernels, from 'aotrun ARTIFACT --bench N --profile --json', for budgets.",
 )
+@option("--no-tuning", is_flag=True, advanced=True, help="Ignore what 'aotrain tune' found here.")
 @option("--force", is_flag=True, help="Replace the output where it exists.")
 @option(
     "--trainable",
@@ -188,6 +189,7 @@ def command(console: Console, model: Path, output: Path, **options: Any) -> None
         memory_budget=options["memory_budget"],
         recompute_budget=options["recompute_budget"],
         times=options["times"],
+        tuning=not options["no_tuning"],
         force=options["force"],
         dump=options["dump"],
         report=show,

@@ -61,9 +61,11 @@ class CpuTarget:
         """Legalizations that the schedules ask for."""
         return cpu.legalize_map(self.tvm)
 
-    def schedule(self, func: tirx.PrimFunc) -> tuple[tirx.PrimFunc, str]:
+    def schedule(
+        self, func: tirx.PrimFunc, choices: Sequence[cpu.Choice] = ()
+    ) -> tuple[tirx.PrimFunc, str]:
         """A PrimFunc with its loops scheduled, and the name of its costliest part's rule."""
-        return cpu.schedule(func, self.tvm)
+        return cpu.schedule(func, self.tvm, choices)
 
     def lower(
         self, kernels: Sequence[tuple[str, tirx.PrimFunc, c_abi.Aliases]]

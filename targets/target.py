@@ -42,8 +42,11 @@ class Target(Protocol):
     def legalize_map(self) -> dict[str, Any]:
         """Legalizations for `relax.transform.LegalizeOps` that the schedules ask for."""
 
-    def schedule(self, func: tirx.PrimFunc) -> tuple[Any, str]:
-        """A PrimFunc out of FuseTIR -> its scheduled form, and the leading rule's name."""
+    def schedule(self, func: tirx.PrimFunc, choices: Sequence[Any] = ()) -> tuple[Any, str]:
+        """A PrimFunc out of FuseTIR -> its scheduled form, and the leading rule's name.
+
+        `choices` are what `aotrain tune` found for it.
+        """
 
     def lower(self, kernels: Sequence[tuple[str, Any, Any]]) -> Sequence[LoweredKernel]:
         """(name, scheduled form, aliases) -> what `build` takes, with the scratch that it needs."""

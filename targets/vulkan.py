@@ -60,7 +60,7 @@ class VulkanTarget:
         """Legalizations that the schedules ask for: none."""
         return {}
 
-    def schedule(self, func: tirx.PrimFunc) -> tuple[GpuKernel, str]:
+    def schedule(self, func: tirx.PrimFunc, choices: Sequence[Any] = ()) -> tuple[GpuKernel, str]:
         """A PrimFunc's dispatches, and the name of the rule that wrote its costliest part."""
         return gpu.schedule(func)
 

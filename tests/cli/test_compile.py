@@ -47,6 +47,7 @@ def test_defaults(asked, capsys):
         "memory_budget": None,
         "recompute_budget": None,
         "times": None,
+        "tuning": True,
         "force": False,
         "dump": None,
     }
