@@ -106,7 +106,10 @@ class Bench:
     def _run(self, folder: Path) -> Trial:
         command = [*COMMAND, str(folder), str(self.threads), str(self.seconds)]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=self.limit)
+            # A session of its own: a terminal's Ctrl-C is for us, who let the trial end.
+            done = subprocess.run(
+                command, capture_output=True, timeout=self.limit, start_new_session=True
+            )
         except subprocess.TimeoutExpired:
             return Trial("hung")
         if done.returncode < 0:

@@ -94,15 +94,16 @@ def search(
     seconds: float | None = None,
     seed: int = 0,
     report: Callable[[Task, Trial, int], None] = lambda task, trial, done: None,
+    stop: Callable[[], object] = lambda: False,
 ) -> int:
-    """Try until `trials`, `seconds` or the space is used up; how many trials that were.
+    """Try until `trials`, `seconds` or the space is used up, or `stop`; how many trials that were.
 
     Each is in the database before the next begins. `report` is called after each, with how many
     there have been.
     """
     rng, began, done = random.Random(seed), time.monotonic(), 0
     left = list(tasks)
-    while left and (trials is None or done < trials):
+    while left and not stop() and (trials is None or done < trials):
         if seconds is not None and time.monotonic() - began >= seconds:
             break
         task = max(left, key=lambda t: t.ns * t.gain / (1 + t.since_gain))

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from aotrain.errors import Diagnostic, InternalError, UsageError
@@ -68,9 +72,9 @@ def tune(
 ) -> Tuned:
     """Tune the kernels of the step that `aotrain.compile(model, target=target, **options)` makes.
 
-    `began` is called once with the kernels chosen, `report` after each trial. Ctrl-C ends it early;
-    what was found by then is kept. Raises what `compile` raises, and UsageError for a target whose
-    code does not run here.
+    `began` is called once with the kernels chosen, `report` after each trial. Ctrl-C ends it after
+    the trial under way, a second one at once; what was found by then is kept. Raises what `compile`
+    raises, and UsageError for a target whose code does not run here.
     """
     from aotrain.compiler import compile
 
@@ -96,13 +100,35 @@ def tune(
             interrupted = True
         done = len(found.records) - at_start
         if interrupted or not any(task.gain < 1 for task in tasks):
-            return Tuned(tasks, done, None, None, True, interrupted, found.note())
+            return Tuned(tasks, done, None, None, True, bool(interrupted), found.note())
         compile(model, output=after, target=target, **options)
         times = _in_turn(before, after, used)
         kept = times[1] <= times[0]
         if not kept:
             _withdraw(tasks, found, at_start)
         return Tuned(tasks, done, *times, kept, False, found.note())
+
+
+@contextmanager
+def _noting_interrupt() -> Iterator[list[int]]:
+    """A list that the first Ctrl-C adds to in place of raising KeyboardInterrupt.
+
+    Raised while a candidate is built, that would look like the candidate's own failure.
+    """
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted  # signals belong to the main thread
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _cpu_here(name: str) -> CpuTarget:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -78,6 +82,28 @@ def test_tuning_a_model(model: Path, tmp_path: Path, capsys) -> None:
         assert json.loads(capsys.readouterr().out)["added"] == added
     assert run(["tune", "--show"]) == 0
     assert f"{records} records" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_one_that_is_ended_goes_on(number: int, code: int, model: Path, capsys) -> None:
+    command = [sys.executable, "-c", "from aotrain.cli import main; main()"]
+    command += ["tune", str(model), "--time", "1h"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        ends = time.monotonic() + 60
+        while len(read(TARGET.name).records) < 2 and time.monotonic() < ends:
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(30) == code
+    known = read(TARGET.name)
+    assert len(known.records) >= 2 and known.ignored == 0
+    assert run(["tune", str(model), "--trials", "2", "--json"]) == 0
+    capsys.readouterr()
+    after = read(TARGET.name).records
+    trials = [(r.key, r.tried) for r in after if r.choices]
+    assert after[: len(known.records)] == known.records
+    assert len(set(trials)) == len(known.records) + 2
 
 
 @pytest.mark.parametrize(
