@@ -9,15 +9,16 @@ matches. No rule uses atomics: sums have one order, so that a run can be repeate
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import TypeAlias
 
 from tvm import tirx
 from tvm.s_tir import SBlockRealize
 
-from aotrain.schedules.cpu import nest
+from aotrain.schedules.cpu import nans, nest
 from aotrain.schedules.cpu.group import Group, group, inline_copies
-from aotrain.schedules.gpu import pointwise, reduction, serial
+from aotrain.schedules.gpu import contraction, pointwise, reduction, serial
 from aotrain.schedules.gpu.dispatch import Dispatch
 from aotrain.schedules.gpu.kernel import GpuKernel
 
@@ -26,6 +27,7 @@ Written: TypeAlias = tuple[list[Dispatch], list[tirx.Buffer]]  # with the buffer
 
 #: In order of trial; the first that returns dispatches has written the part.
 RULES: list[tuple[str, Callable[[Part], Written | None]]] = [
+    ("contraction", contraction.write),
     ("reduction", reduction.write),
     ("pointwise", pointwise.write),
     ("threads", serial.threads),
@@ -48,7 +50,7 @@ def schedule(func: tirx.PrimFunc) -> tuple[GpuKernel, str]:
     costs: list[tuple[int, str]] = []
     for part in group(kernel):
         name, (found, needed) = _first(part)
-        dispatches += found
+        dispatches += [replace(d, body=nans.keep(d.body)) for d in found]
         temps += needed
         costs.append((_cost(part), name))
     touched = nest.variables([d.body for d in dispatches])

@@ -79,6 +79,16 @@ def test_casts(source: str, target: str, tmp_path: Path) -> None:
     check(func, tmp_path)
 
 
+def test_comparison_of_a_widened_integer_with_a_constant(tmp_path: Path) -> None:
+    a = te.placeholder((6,), name="a", dtype="int32")
+
+    def body(i: tirx.Var) -> tirx.Expr:
+        few = a[i].astype("int64") < tirx.const(2, "int64")
+        return tirx.Select(few, tirx.const(1.0, "float32"), tirx.const(0.0, "float32"))
+
+    check(te.create_prim_func([a, te.compute((6,), body, name="c")]), tmp_path)
+
+
 @pytest.mark.parametrize("divisor", [3, 64])
 def test_floor_division_of_negative_integers(divisor: int, tmp_path: Path) -> None:
     a = te.placeholder((20,), name="a", dtype="int64")
@@ -97,7 +107,37 @@ def test_floor_division_of_negative_integers(divisor: int, tmp_path: Path) -> No
 def test_products(
     m: int, n: int, k: int, batch: int, transpose: tuple[bool, bool], tmp_path: Path
 ) -> None:
-    check(kernels.matmul(m, n, k, batch, transpose), tmp_path)
+    rule = check(kernels.matmul(m, n, k, batch, transpose), tmp_path)
+    assert rule == ("contraction" if m > 8 else "threads")
+
+
+@pytest.mark.parametrize("stride, padding, groups", [(1, 1, 1), (2, 0, 1), (3, 1, 1), (1, 1, 2)])
+def test_convolutions_and_gradients(stride: int, padding: int, groups: int, tmp_path: Path) -> None:
+    x, w = (2, 8, 13, 11), (16, 8 // groups, 3, 3)
+
+    def build(x: relax.Var, w: relax.Var) -> relax.Expr:
+        return relax.op.nn.conv2d(x, w, strides=stride, padding=padding, groups=groups)
+
+    for func in kernels.lower(kernels.op(build), x, w):
+        check(func, tmp_path, tolerance=1e-5)
+    out = [(n + 2 * padding - 3) // stride + 1 for n in x[2:]]
+
+    def transposed(y: relax.Var, w: relax.Var) -> relax.Expr:
+        return relax.op.nn.conv2d_transpose(
+            y, w, strides=stride, padding=padding, groups=groups, output_padding=stride - 1
+        )
+
+    for func in kernels.lower(kernels.op(transposed), (2, 16, *out), w):
+        check(func, tmp_path, tolerance=1e-5)
+
+
+def test_a_maximum_keeps_a_nan(tmp_path: Path) -> None:
+    a = te.placeholder((4,), name="a")
+    zero = tirx.const(0.0, "float32")
+    func = te.create_prim_func([a, te.compute((4,), lambda i: tirx.max(a[i], zero), name="c")])
+    values = np.array([np.nan, -1, 2, np.nan], "float32")
+    _, found = on_device.run(func, [values, np.zeros(4, "float32")], tmp_path)
+    np.testing.assert_array_equal(found, [np.nan, 0, 2, np.nan])
 
 
 @pytest.mark.parametrize("shape, axis", [((3, 1000), 1), ((1000, 3), 0), ((5, 129, 7), None)])
