@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import platform
@@ -113,6 +114,17 @@ def onnxruntime() -> Finding:
         return Finding("onnxruntime", False, detail, needed=False)
 
 
+def vulkan() -> Finding:
+    """Optional: what `--target vulkan` needs where it trains, not where it compiles."""
+    try:
+        ctypes.CDLL("libvulkan.so.1")
+    except OSError:
+        detail = "libvulkan.so.1 not found (optional: artifacts for `--target vulkan` need it)"
+        hint = "Debian: apt install libvulkan1 mesa-vulkan-drivers"
+        return Finding("Vulkan", False, detail, hint, needed=False)
+    return Finding("Vulkan", True, "libvulkan.so.1", needed=False)
+
+
 CHECKS: tuple[Callable[[], Finding], ...] = (
     python,
     lambda: package("apache-tvm", (0, 27), (0, 28)),
@@ -125,6 +137,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     loader,
     threads,
     onnxruntime,
+    vulkan,
 )
 
 
