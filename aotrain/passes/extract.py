@@ -29,11 +29,13 @@ from aotrain.plan import Entry, Kind, Tensor
 from aotrain.step.program import EntryFunction, TrainStep
 
 
-def extract(module: tvm.IRModule, step: TrainStep, origins: Mapping[str, str]) -> KernelGraph:
+def extract(
+    module: tvm.IRModule, step: TrainStep, origins: Mapping[str, Mapping[str, str]]
+) -> KernelGraph:
     """All entries of `step`, whose lowered functions are in `module`, as one graph.
 
-    `origins` maps fused functions' names to their ONNX origin. Raises UnsupportedModelError with
-    every operator that has no kernel.
+    `origins` maps the bindings of each entry, by name, to their ONNX origin. Raises
+    UnsupportedModelError with every operator that has no kernel.
     """
     table = Table()
     for state in step.state:
@@ -43,7 +45,7 @@ def extract(module: tvm.IRModule, step: TrainStep, origins: Mapping[str, str]) -
     problems: list[Diagnostic] = []
     entries = []
     for entry in step.entries:
-        walk = _Walk(table, module, step, entry, origins, problems)
+        walk = _Walk(table, module, step, entry, origins[entry.name], problems)
         entries.append(walk.run())
     raise_if_any(problems, UnsupportedModelError)
     return table.graph(entries)
@@ -114,7 +116,7 @@ class _Walk:
         if needs_runtime(self.module[kernel]):
             self._no_kernel(kernel, var)
             return _shape_like(var.ty, lambda _: -1)
-        origin = self.origins.get(kernel) or origin_of(var.name, self.step.origins)
+        origin = self.origins.get(var.name) or origin_of(var.name, self.step.origins)
         inputs = _flatten(self._value(call.args[1], None))
 
         def temp(ty: relax.TensorType) -> int:

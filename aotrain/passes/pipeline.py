@@ -43,12 +43,15 @@ def lower(
         ("fuse-tir", relax.transform.FuseTIR()),
     ]
     module = step.module
-    origins: dict[str, str] = {}
+    origins: dict[str, dict[str, str]] = {}
     with target:
         for name, transform in phases:
-            module = transform(module)
+            before, module = module, transform(module)
             if dump:
                 dump(name, module)
             if name == "fuse-ops":
-                origins = group_origins(module, step.origins)
+                origins = {
+                    e.name: group_origins(before, module, e.name, step.origins)
+                    for e in step.entries
+                }
     return extract(module, step, origins)

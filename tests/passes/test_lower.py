@@ -158,6 +158,21 @@ def test_origins_survive_fusion() -> None:
     assert "MatMul node 'fc1'" in graph.plan.entries[0].launches[-1].origin
 
 
+def test_equal_groups_keep_origins_of_their_own() -> None:
+    def body(bb, w, v, x):
+        values = []
+        for i, weight in enumerate((w, v)):
+            h = bb.emit(relax.op.matmul(x, bb.emit(relax.op.permute_dims(weight))), f"mm{i}")
+            values.append(bb.emit(relax.op.nn.relu(h), f"act{i}"))
+        return values
+
+    origins = {f"mm{i}": Origin("MatMul", f"fc{i}") for i in (0, 1)}
+    graph = lowered(body, ("y", "z"), origins)
+    launches = graph.plan.entries[0].launches
+    assert len(graph.kernels) == 1  # which both call
+    assert [launch.origin for launch in launches] == ["MatMul node 'fc0'", "MatMul node 'fc1'"]
+
+
 def test_every_operator_without_a_kernel_is_reported_at_once() -> None:
     def body(bb, w, v, x):
         a = bb.emit(relax.op.unique(w, sorted=True), "first")
