@@ -24,6 +24,7 @@ def main(model: str, output: str, batch: str, recompute: str) -> None:
         loss="cross-entropy",
         batch=int(batch),
         recompute_budget=float(recompute) if recompute else None,
+        tuning=False,
     )
     seconds = time.perf_counter() - started
     program = ("kernels.so", "aotrun", "libaotrun.so")

@@ -255,9 +255,9 @@ def test_eval_and_predict_as_on_the_cpu(mlp: dict[str, Path]) -> None:
                 (session.eval(rows=5, **{x: images, y: labels}), session.predict(**{x: images}))
             )
     (evaluated, predicted), (evaluated_too, predicted_too) = results
-    assert evaluated["correct"], evaluated["count"] == (
-        evaluated_too["correct"], evaluated_too["count"],
-    )  # fmt: skip
+    for count in ("correct", "count"):
+        assert evaluated[count] == evaluated_too[count]
+    # fmt: skip
     np.testing.assert_allclose(evaluated_too["loss"], evaluated["loss"], rtol=1e-5)
     for name, value in predicted.items():
         np.testing.assert_allclose(predicted_too[name], value, rtol=1e-4, atol=1e-5)
