@@ -257,7 +257,6 @@ def test_eval_and_predict_as_on_the_cpu(mlp: dict[str, Path]) -> None:
     (evaluated, predicted), (evaluated_too, predicted_too) = results
     for count in ("correct", "count"):
         assert evaluated[count] == evaluated_too[count]
-    # fmt: skip
     np.testing.assert_allclose(evaluated_too["loss"], evaluated["loss"], rtol=1e-5)
     for name, value in predicted.items():
         np.testing.assert_allclose(predicted_too[name], value, rtol=1e-4, atol=1e-5)
