@@ -93,11 +93,17 @@ def tune(
         measure = lambda task, choices: bench.trial(  # noqa: E731
             task.kernel, task.writes, task.best, choices
         )
-        interrupted = False
-        try:
-            search(tasks, found, measure, trials=trials, seconds=seconds, seed=seed, report=report)
-        except KeyboardInterrupt:
-            interrupted = True
+        with _noting_interrupt() as interrupted:
+            search(
+                tasks,
+                found,
+                measure,
+                trials=trials,
+                seconds=seconds,
+                seed=seed,
+                report=report,
+                stop=lambda: interrupted,
+            )
         done = len(found.records) - at_start
         if interrupted or not any(task.gain < 1 for task in tasks):
             return Tuned(tasks, done, None, None, True, bool(interrupted), found.note())

@@ -88,7 +88,9 @@ def test_tuning_a_model(model: Path, tmp_path: Path, capsys) -> None:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )
 def test_one_that_is_ended_goes_on(number: int, code: int, model: Path, capsys) -> None:
-    command = [sys.executable, "-c", "from aotrain.cli import main; main()"]
+    # A shell's background jobs, and what they start, ignore SIGINT unless told otherwise.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{heard}; from aotrain.cli import main; main()"]
     command += ["tune", str(model), "--time", "1h"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         ends = time.monotonic() + 60
