@@ -5,34 +5,19 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-
-class _Launch(ctypes.Structure):
-    _fields_ = (
-        ("entry", ctypes.c_char_p),
-        ("kernel", ctypes.c_char_p),
-        ("origin", ctypes.c_char_p),
-        ("index", ctypes.c_uint32),
-        ("ns", ctypes.c_uint64),
-    )
-
-
-_Trace = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Launch))
-
-
-class _Options(ctypes.Structure):
-    _fields_ = (("threads", ctypes.c_int), ("trace", _Trace), ("user", ctypes.c_void_p))
+from aotrain.runtime import capi
 
 
 def profile(artifact: Path, steps: int = 5, threads: int = 1) -> tuple[dict[str, int], list[int]]:
-    """(ns by kernel, ns of the launches of each step); inputs are zeros, which cost the same."""
-    library = ctypes.CDLL(str(artifact / "libaotrun.so"))
+    """(ns by kernel, ns of the launches of each step); inputs are zeros."""
+    library = capi.load(artifact)
     launches: list[dict[int, tuple[str, int]]] = []
 
-    def note(_: object, launch: ctypes._Pointer[_Launch]) -> None:
+    def note(_: object, launch: ctypes._Pointer[capi.Launch]) -> None:
         seen = launch.contents
         launches[-1][seen.index] = seen.kernel.decode(), seen.ns
 
-    options = _Options(threads, _Trace(note), None)
+    options = capi.Options(threads, capi.Trace(note), None)
     handle = ctypes.c_void_p()
     status = library.aot_open(str(artifact).encode(), ctypes.byref(options), ctypes.byref(handle))
     assert status == 0, status

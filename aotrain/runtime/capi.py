@@ -18,10 +18,26 @@ ROLES = (None, *Role)
 NOT_FINITE, BAD_ARGUMENT, KERNEL, DEVICE = 1, 5, 8, 10  # aot_status in aotrun.h
 
 
-class Options(ctypes.Structure):
-    """`aot_options`, without the trace."""
+class Launch(ctypes.Structure):
+    """`aot_launch`."""
 
-    _fields_ = (("threads", ctypes.c_int),)
+    _fields_ = (
+        ("entry", ctypes.c_char_p),
+        ("kernel", ctypes.c_char_p),
+        ("origin", ctypes.c_char_p),
+        ("index", ctypes.c_uint32),
+        ("ns", ctypes.c_uint64),
+    )
+
+
+Trace = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Launch))
+"""What `Options.trace` takes; whoever makes one must keep it until the handle is closed."""
+
+
+class Options(ctypes.Structure):
+    """`aot_options`."""
+
+    _fields_ = (("threads", ctypes.c_int), ("trace", Trace), ("user", ctypes.c_void_p))
 
 
 class Info(ctypes.Structure):

@@ -22,32 +22,15 @@ from aotrain.runtime import capi
 LEAST, MOST = 10, 300  # steps
 
 
-class _Launch(ctypes.Structure):
-    _fields_ = (
-        ("entry", ctypes.c_char_p),
-        ("kernel", ctypes.c_char_p),
-        ("origin", ctypes.c_char_p),
-        ("index", ctypes.c_uint32),
-        ("ns", ctypes.c_uint64),
-    )
-
-
-_Trace = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Launch))
-
-
-class _Options(ctypes.Structure):
-    _fields_ = (("threads", ctypes.c_int), ("trace", _Trace), ("user", ctypes.c_void_p))
-
-
 def main(folder: Path, threads: int, seconds: float) -> dict[str, object]:
     """{"ns": [[a, b] a step], "error": the largest relative difference after the first step}."""
-    library = ctypes.CDLL(str(folder.resolve() / "libaotrun.so"))
+    library = capi.load(folder)
     times: list[list[int]] = []
 
-    def note(_: object, launch: ctypes._Pointer[_Launch]) -> None:
+    def note(_: object, launch: ctypes._Pointer[capi.Launch]) -> None:
         times[-1].append(launch.contents.ns)
 
-    options = _Options(threads, _Trace(note), None)
+    options = capi.Options(threads, capi.Trace(note), None)
     handle = ctypes.c_void_p()
     if library.aot_open(str(folder).encode(), ctypes.byref(options), ctypes.byref(handle)):
         raise SystemExit("cannot open the trial")
