@@ -51,6 +51,8 @@ class Writer:
     statements: list[tirx.Stmt] = field(default_factory=list)
     #: The statements of each single pointwise stage written so far, by what it writes.
     written: dict[tirx.Buffer, tuple[nest.Stage, tirx.Stmt]] = field(default_factory=dict)
+    #: Of those, where the padded copies come from; None: it is none.
+    sources: dict[tirx.Buffer, padding.Source | None] = field(default_factory=dict)
     scratch: list[tirx.Buffer] = field(default_factory=list)
     #: For the contractions to come, in order; the model's own beyond the end.
     choices: list[tile.Choice] = field(default_factory=list)
@@ -70,10 +72,22 @@ class Writer:
             return True
         return any(buffer in nest.variables([s.loops for s in _stages(p)]) for p in after)
 
-    def drop(self, buffer: tirx.Buffer) -> None:
-        """Take back the statement that wrote `buffer`: nothing reads it."""
-        _, statement = self.written.pop(buffer)
-        self.statements = [s for s in self.statements if not s.same_as(statement)]
+    def paddings(self) -> dict[tirx.Buffer, padding.Source]:
+        """The buffers written so far that are padded copies, and what of."""
+        for buffer, (stage, _) in self.written.items():
+            if buffer not in self.sources:
+                self.sources[buffer] = padding.padded(stage)
+        return {b: s for b, s in self.sources.items() if s is not None and b in self.written}
+
+    def take_back(self, buffer: tirx.Buffer) -> bool:
+        """Remove the statement that wrote `buffer`, unless one before or after reads it."""
+        _, statement = self.written[buffer]
+        others = [s for s in self.statements if not s.same_as(statement)]
+        if self.read_later(buffer, self.ahead) or buffer in nest.variables(others):
+            return False
+        del self.written[buffer]
+        self.statements = others
+        return True
 
 
 def _stages(part: Part) -> tuple[nest.Stage, ...]:
@@ -82,8 +96,10 @@ def _stages(part: Part) -> tuple[nest.Stage, ...]:
 
 def _contract(part: Part, writer: Writer) -> bool:
     """Sums of products as packed, register-tiled loops, with the next group as epilogue."""
-    paddings = _paddings(writer)
-    found = contraction.match(part, paddings) if isinstance(part, nest.Stage) else None
+    if not isinstance(part, nest.Stage):
+        return False
+    paddings = writer.paddings()
+    found = contraction.match(part, paddings)
     if found is None:
         return False
     if any(_is_thin(c) for c in found) or sum(c.macs for c in found) < MIN_MACS:
@@ -95,9 +111,8 @@ def _contract(part: Part, writer: Writer) -> bool:
         writer.ahead.pop(0)
     keep = epilogue is None or writer.read_later(target, writer.ahead)
     read = nest.variables([e for c in found for e in (c.scalar, c.vector)])
-    for buffer in paddings:
-        if buffer not in read and not writer.read_later(buffer, writer.ahead):
-            writer.drop(buffer)
+    for buffer in paddings.keys() - read:
+        writer.take_back(buffer)
     for c, plan in planned:
         kernel = gemm.Gemm(c, plan, epilogue, keep, set(writer.kernel.func.params))
         writer.statements += kernel.emit()
@@ -119,20 +134,10 @@ def _window(part: Part, writer: Writer) -> bool:
     return True
 
 
-def _paddings(writer: Writer) -> dict[tirx.Buffer, padding.Source]:
-    """The buffers written so far that are padded copies, and what of."""
-    found = {b: padding.padded(stage) for b, (stage, _) in writer.written.items()}
-    return {b: source for b, source in found.items() if source is not None}
-
-
 def _padded(image: tirx.Buffer, writer: Writer) -> padding.Source | None:
     """Where `image` comes from, if it was padded for the present part alone: no need then."""
-    if image not in writer.written or writer.read_later(image, writer.ahead):
-        return None
-    source = padding.padded(writer.written[image][0])
-    if source is not None:
-        writer.drop(image)
-    return source
+    source = writer.paddings().get(image)
+    return source if source is not None and writer.take_back(image) else None
 
 
 def _is_thin(c: contraction.Contraction) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import tvm
-from tvm import te
+from tvm import te, topi
 
 from aotrain.ops import conv_grad
 from aotrain.schedules.cpu import contraction, driver, nest, padding, schedule
@@ -93,3 +93,30 @@ def test_strides_larger_than_are_opened() -> None:
     make = op(lambda dy, w: gradient(dy, w, **attributes, input_shape=shape))
     for func in lower(make, (2, 16, 3, 3), (16, 8, 7, 7)):
         check(func)
+
+
+def test_a_padded_copy_stays_where_an_earlier_product_reads_it() -> None:
+    """Two convolutions in one function: the second reads nothing of the first one's padding."""
+    x, w = te.placeholder((2, 8, 9, 9), name="x"), te.placeholder((16, 8, 3, 3), name="w")
+    z = te.placeholder((2, 8, 9, 9), name="z")
+
+    def convolved(data: te.Tensor, name: str) -> te.Tensor:
+        padded = topi.nn.pad(data, [0, 0, 1, 1], [0, 0, 1, 1], name=f"{name}_pad")
+        c, r, s = (te.reduce_axis((0, n), name=f"{name}_{n}{i}") for i, n in enumerate((8, 3, 3)))
+        return te.compute(
+            (2, 16, 9, 9),
+            lambda n, k, p, q: te.sum(padded[n, c, p + r, q + s] * w[k, c, r, s], axis=[c, r, s]),
+            name=name,
+        )
+
+    func = te.create_prim_func([x, z, w, convolved(x, "first"), convolved(z, "second")])
+    assert check(func) == "contraction"
+
+
+def test_padding_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    real = padding.padded
+    monkeypatch.setattr(padding, "padded", lambda stage: seen.append(stage.name) or real(stage))
+    (func,) = input_gradient(2, 16, 16, 32, 3, 2, 1)
+    schedule(func, TARGET)
+    assert sorted(seen) == ["dy_pad", "w_pad"]
