@@ -17,7 +17,7 @@ Not handled: sums of other products than two factors' (they are left to the redu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -236,13 +236,3 @@ def blocked(c: Contraction, count: int, block: tirx.Var) -> Contraction:
     place = {outer.var: block * i64(inner.extent) + inner.var}
     scalar, vector = substitute(c.scalar, place), substitute(c.vector, place)
     return replace(c, scalar=scalar, vector=vector, depth=(inner, *c.depth[1:]))
-
-
-def extents(axes: Sequence[Axis]) -> list[int]:
-    """The extents of `axes`."""
-    return [a.extent for a in axes]
-
-
-def names(axes: Sequence[Axis], index: Sequence[tirx.Expr]) -> Mapping[tirx.Var, tirx.Expr]:
-    """Axis variables to values."""
-    return dict(zip([a.var for a in axes], index, strict=True))

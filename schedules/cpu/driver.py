@@ -141,7 +141,7 @@ def _padded(image: tirx.Buffer, writer: Writer) -> padding.Source | None:
 
 
 def _is_thin(c: contraction.Contraction) -> bool:
-    rows, lanes = (prod(contraction.extents(a)) for a in (c.rows, c.lanes))
+    rows, lanes = (prod(nest.extents(a)) for a in (c.rows, c.lanes))
     return min(rows, lanes) < MIN_ROWS
 
 

@@ -10,6 +10,7 @@ from aotrain.schedules.cpu.loops import decode, loop, nest, parallel, parallel_p
 from aotrain.schedules.cpu.nest import (
     Axis,
     Stage,
+    named,
     sequence,
     shifted,
     statements,
@@ -28,11 +29,11 @@ def emit(stage: Stage) -> tirx.Stmt:
     head, tail = spatial[:prefix], spatial[prefix:]
 
     def point(index: list[tirx.Expr]) -> list[tirx.Stmt]:
-        names = dict(zip([a.var for a in spatial], index, strict=True))
+        names = named(spatial, index)
         parts = [] if stage.init is None else [fresh(stage.init, names)]
         inner = nest(
             [a.extent for a in reduced],
-            lambda at: [fresh(stage.body, names | _names(reduced, at))],
+            lambda at: [fresh(stage.body, names | named(reduced, at))],
         )
         return [*parts, inner]
 
@@ -42,10 +43,6 @@ def emit(stage: Stage) -> tirx.Stmt:
 
     count = prod(a.extent for a in head)
     return parallel(count, task) if count > 1 else loop(1, task)
-
-
-def _names(axes: tuple[Axis, ...], index: list[tirx.Expr]) -> dict[tirx.Var, tirx.Expr]:
-    return dict(zip([a.var for a in axes], index, strict=True))
 
 
 def fresh(body: tirx.Stmt, names: dict[tirx.Var, tirx.Expr]) -> tirx.Stmt:

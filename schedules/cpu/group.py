@@ -21,6 +21,7 @@ from aotrain.schedules.cpu.nest import (
     Kernel,
     Stage,
     loads,
+    named,
     replace_loads,
     statements,
     stores,
@@ -67,7 +68,7 @@ class Group:
             return pending[-1][0]
 
         for stage in self.stages:
-            names = dict(zip([a.var for a in stage.spatial], index, strict=True))
+            names = named(stage.spatial, index)
             for statement in statements(stage.body):
                 value = substitute(replace_loads(statement.value, values), names)
                 if isinstance(statement, tirx.Bind):
@@ -176,7 +177,7 @@ def _inline(stages: list[Stage], position: int) -> bool:
     def moved(load: ir.TensorLoad) -> tirx.Expr:
         if not load.source.same_as(copy.buffer):
             return load
-        return substitute(copy.value, dict(zip([a.var for a in axes], load.indices, strict=True)))
+        return substitute(copy.value, named(axes, load.indices))
 
     for i in readers:
         stage = stages[i]

@@ -17,9 +17,9 @@ from math import prod
 from tvm import ir, tirx
 
 from aotrain.schedules.cpu import affine
-from aotrain.schedules.cpu.contraction import Contraction, extents, names
+from aotrain.schedules.cpu.contraction import Contraction
 from aotrain.schedules.cpu.loops import i64, nest
-from aotrain.schedules.cpu.nest import Axis, substitute
+from aotrain.schedules.cpu.nest import Axis, extents, named, substitute
 
 #: A loop of this many iterations is not unrolled away, and costs little itself.
 LONG = 64
@@ -57,7 +57,7 @@ class Offsets:
 
     def read(self, at: dict[tirx.Var, tirx.Expr], position: tirx.Expr) -> tirx.Expr:
         """The operand where the other axes are `at`, at entry `position` of the table."""
-        start = names(self.inner, [i64(0)] * len(self.inner))
+        start = named(self.inner, [i64(0)] * len(self.inner))
         *leading, last = (substitute(i, {**at, **start}) for i in self.operand.indices)
         place = (*leading, last + self.table[position].astype("int64"))
         return self.operand.source[place]

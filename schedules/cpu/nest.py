@@ -29,6 +29,16 @@ class Axis:
     reduce: bool = False
 
 
+def extents(axes: Sequence[Axis]) -> list[int]:
+    """The extents of `axes`."""
+    return [a.extent for a in axes]
+
+
+def named(axes: Sequence[Axis], index: Sequence[tirx.Expr]) -> dict[tirx.Var, tirx.Expr]:
+    """The axes' variables, at the values of `index`."""
+    return dict(zip([a.var for a in axes], index, strict=True))
+
+
 @dataclass(frozen=True)
 class Stage:
     """A loop nest: `body` (and `init`, before the first reduction step) at each point of `axes`.

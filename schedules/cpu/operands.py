@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tvm import tirx
 
 from aotrain.schedules.cpu import indirect
-from aotrain.schedules.cpu.contraction import Contraction, extents, names
+from aotrain.schedules.cpu.contraction import Contraction
 from aotrain.schedules.cpu.loops import (
     NestBody,
     decode,
@@ -27,7 +27,7 @@ from aotrain.schedules.cpu.loops import (
     vector,
     vectors,
 )
-from aotrain.schedules.cpu.nest import sequence, substitute
+from aotrain.schedules.cpu.nest import extents, named, sequence, substitute
 from aotrain.schedules.cpu.tile import Plan
 from aotrain.schedules.cpu.transpose import transpose_block
 
@@ -90,9 +90,9 @@ class Operands:
         """Values of all axes but the depth's."""
         c = self.c
         return {
-            **names(c.batch, split(b, extents(c.batch))),
-            **names(c.rows, split(row, extents(c.rows))),
-            **names(c.lanes, split(lane, extents(c.lanes))),
+            **named(c.batch, split(b, extents(c.batch))),
+            **named(c.rows, split(row, extents(c.rows))),
+            **named(c.lanes, split(lane, extents(c.lanes))),
         }
 
     def scalar(self, b: tirx.Expr, first: tirx.Expr, i: int, height: int, k: Index) -> tirx.Expr:
@@ -102,8 +102,8 @@ class Operands:
             return self.packed_rows[self._row_place(first, height, flat, i)]
         at = self.axes(b, first + i64(i), i64(0))
         if self.offsets is not None:
-            return self.offsets.read(at | names(self.offsets.outer, k[:-1]), k[-1])
-        return substitute(self.c.scalar, at | dict(names(self.c.depth, k)))
+            return self.offsets.read(at | named(self.offsets.outer, k[:-1]), k[-1])
+        return substitute(self.c.scalar, at | named(self.c.depth, k))
 
     def _row_place(
         self, first: tirx.Expr, height: int, flat: tirx.Expr, i: tirx.Expr | int
@@ -115,7 +115,7 @@ class Operands:
 
     def vector(self, b: tirx.Expr, lane: tirx.Expr, k: Index) -> tirx.Expr:
         """An element of the vector operand, read where it is."""
-        at = self.axes(b, i64(0), lane) | dict(names(self.c.depth, k))
+        at = self.axes(b, i64(0), lane) | named(self.c.depth, k)
         return substitute(self.c.vector, at)
 
     def panel_base(self, b: tirx.Expr, panel: tirx.Expr) -> tirx.Expr:
@@ -136,7 +136,7 @@ class Operands:
         depth = extents(self.c.depth)
 
         def cell(first: tirx.Expr, height: int, block: tirx.Expr, k: Index) -> list[tirx.Stmt]:
-            at = dict(names(self.c.depth, k))
+            at = named(self.c.depth, k)
 
             def row(i: tirx.Expr) -> list[tirx.Stmt]:
                 value = substitute(self.c.scalar, self.axes(i64(0), first + i, i64(0)) | at)

@@ -37,6 +37,7 @@ from aotrain.schedules.cpu.nest import (
     Stage,
     loads,
     loads_place,
+    named,
     resolved,
     sequence,
     shifted,
@@ -180,11 +181,11 @@ def _scalar(r: Reduction) -> list[tirx.Stmt]:
     """Plain loops, for a handful of elements."""
 
     def point(index: list[tirx.Expr]) -> list[tirx.Stmt]:
-        names = dict(zip([a.var for a in r.spatial], index, strict=True))
+        names = named(r.spatial, index)
         place = [substitute(p, names) for p in r.place]
 
         def step(at: list[tirx.Expr]) -> list[tirx.Stmt]:
-            inner = names | dict(zip([a.var for a in r.reduced], at, strict=True))
+            inner = names | named(r.reduced, at)
             value = r.at(inner, r.target[tuple(place)])
             return [tirx.BufferStore(r.target, value, place)]
 

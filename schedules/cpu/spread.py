@@ -17,7 +17,7 @@ from tvm import ir, tirx
 
 from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.loops import i64, loop
-from aotrain.schedules.cpu.nest import Axis, Stage, substitute, variables
+from aotrain.schedules.cpu.nest import Axis, Stage, named, substitute, variables
 
 #: Elements of a row beyond which it would not stay in the first-level cache with its neighbours.
 MOST = 2048
@@ -35,7 +35,7 @@ class Row:
 
     def fill(self, at: Sequence[tirx.Expr]) -> list[tirx.Stmt]:
         """Read the row where the axes are `at`; the lane's own value does not count."""
-        names = dict(zip([a.var for a in self.axes], at, strict=True))
+        names = named(self.axes, at)
 
         def read(q: tirx.Expr) -> list[tirx.Stmt]:
             place = [substitute(i, names) for i in self.load.indices[:-1]]

@@ -13,10 +13,10 @@ from math import gcd, prod
 from tvm import ir, tirx
 
 from aotrain.schedules.cpu import affine
-from aotrain.schedules.cpu.contraction import Contraction, extents
+from aotrain.schedules.cpu.contraction import Contraction
 from aotrain.schedules.cpu.isa import Isa
 from aotrain.schedules.cpu.loops import PARALLEL_WORK, TASKS
-from aotrain.schedules.cpu.nest import Axis, loads, variables
+from aotrain.schedules.cpu.nest import Axis, extents, loads, variables
 
 #: Cycles to move an element as part of a vector, through a register transpose, or alone.
 VECTOR, TRANSPOSED, SCALAR = 0.15, 0.5, 2.0

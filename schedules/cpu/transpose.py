@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tvm import ir, tirx
 
-from aotrain.schedules.cpu.contraction import extents
 from aotrain.schedules.cpu.loops import NestBody, i64
+from aotrain.schedules.cpu.nest import extents
 
 if TYPE_CHECKING:
     from aotrain.schedules.cpu.operands import Operands

@@ -15,7 +15,7 @@ from tvm import ir, tirx
 from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.isa import Isa
 from aotrain.schedules.cpu.loops import i64, parallel_nest
-from aotrain.schedules.cpu.nest import Axis, substitute, variables
+from aotrain.schedules.cpu.nest import Axis, named, substitute, variables
 from aotrain.schedules.cpu.transpose import network
 
 #: Elements from which blocks pay.
@@ -62,7 +62,7 @@ def emit(t: Transposition, isa: Isa) -> tirx.Stmt:
 
     def block(index: list[tirx.Expr]) -> list[tirx.Stmt]:
         *outer, row, column = index
-        names = dict(zip([a.var for a in others], outer, strict=True))
+        names = named(others, outer)
         rows, bindings = [], []
         for lane in range(n):
             at = names | {t.i.var: row * n, t.j.var: column * n + i64(lane)}

@@ -22,7 +22,7 @@ from tvm import tirx
 from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.isa import Isa
 from aotrain.schedules.cpu.loops import PARALLEL_WORK, TASKS, decode, i64, loop, parallel, vectors
-from aotrain.schedules.cpu.nest import substitute
+from aotrain.schedules.cpu.nest import named, substitute
 from aotrain.schedules.cpu.padding import Source
 from aotrain.schedules.cpu.planes import Window
 
@@ -108,7 +108,7 @@ class Windows:
 
     def _outer(self, flat: tirx.Expr) -> dict[tirx.Var, tirx.Expr]:
         index = decode(flat, [a.extent for a in self.outer])
-        return dict(zip([a.var for a in self.outer], index, strict=True))
+        return named(self.outer, index)
 
     def _at(self, buffer: tirx.Buffer, start: tirx.Expr) -> tirx.Expr:
         """The vector of `buffer` at `start`."""
@@ -277,7 +277,7 @@ class Windows:
 
         def image(at: tirx.Expr) -> list[tirx.Stmt]:
             index = decode(at, [a.extent for a in window.summed])
-            own = names | dict(zip([a.var for a in window.summed], index, strict=True))
+            own = names | named(window.summed, index)
             sums = [loop(self.steps, lambda v, taps=taps: step(v, taps)) for taps in groups]
             return [*self._fill(own), self._fill_other(own), *sums]
 

@@ -16,10 +16,10 @@ from math import prod
 
 from tvm import tirx
 
-from aotrain.schedules.cpu.contraction import Contraction, extents, match
+from aotrain.schedules.cpu.contraction import Contraction, match
 from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.loops import decode, i64, loop
-from aotrain.schedules.cpu.nest import Axis, Stage, substitute
+from aotrain.schedules.cpu.nest import Axis, Stage, extents, named, substitute
 from aotrain.schedules.gpu.dispatch import MAX_THREADS, Dispatch, barrier, dispatch
 
 ROWS, LANES, DEPTH = 32, 64, 16  # of a group's tile
@@ -133,7 +133,7 @@ def _multiply(
 
 
 def _names(axes: tuple[Axis, ...], flat: tirx.Expr) -> dict[tirx.Var, tirx.Expr]:
-    return dict(zip([a.var for a in axes], decode(flat, extents(axes)), strict=True))
+    return named(axes, decode(flat, extents(axes)))
 
 
 def _within(bounds: list[tuple[tirx.Expr, int, int]]) -> tirx.Expr | None:

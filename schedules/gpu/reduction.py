@@ -15,7 +15,7 @@ from tvm import tirx
 
 from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.loops import decode, loop
-from aotrain.schedules.cpu.nest import Stage, substitute
+from aotrain.schedules.cpu.nest import Stage, named, substitute
 from aotrain.schedules.cpu.reduction import Reduction, match
 from aotrain.schedules.gpu.dispatch import MAX_THREADS, Dispatch, barrier, dispatch
 
@@ -40,7 +40,7 @@ def _dispatch(name: str, r: Reduction, length: int) -> Dispatch:
 
     def body(group: tirx.Expr, thread: tirx.Expr) -> list[tirx.Stmt]:
         kept = decode(group, [a.extent for a in r.spatial])
-        names = dict(zip([a.var for a in r.spatial], kept, strict=True))
+        names = named(r.spatial, kept)
         place = [substitute(i, names) for i in r.place]
         return [
             tirx.BufferStore(partial, r.identity, [thread]),
@@ -68,7 +68,7 @@ def _strided(
     def step(i: tirx.Expr) -> list[tirx.Stmt]:
         flat = i * MAX_THREADS + thread
         at = decode(flat, [a.extent for a in r.reduced])
-        values = names | dict(zip([a.var for a in r.reduced], at, strict=True))
+        values = names | named(r.reduced, at)
         add = tirx.BufferStore(partial, r.at(values, partial[thread]), [thread])
         if length % MAX_THREADS == 0:
             return [add]

@@ -13,7 +13,7 @@ from aotrain.schedules.cpu.fallback import fresh
 from aotrain.schedules.cpu.group import Group
 from aotrain.schedules.cpu.loops import decode
 from aotrain.schedules.cpu.loops import nest as loops
-from aotrain.schedules.cpu.nest import Axis, Stage, sequence, stores, variables
+from aotrain.schedules.cpu.nest import Axis, Stage, named, sequence, stores, variables
 from aotrain.schedules.gpu.dispatch import MAX_THREADS, Dispatch, dispatch
 from aotrain.schedules.gpu.pointwise import guarded
 
@@ -31,7 +31,7 @@ def threads(part: Stage | Group) -> Written | None:
 
     def body(group: tirx.Expr, thread: tirx.Expr) -> list[tirx.Stmt]:
         flat = group * MAX_THREADS + thread
-        names = _names(wide, decode(flat, extents))
+        names = named(wide, decode(flat, extents))
         return [guarded(flat, count, sequence(_ordered(part, rest, names)))]
 
     return [dispatch(part.name, -(-count // MAX_THREADS), MAX_THREADS, body)], []
@@ -43,16 +43,12 @@ def _ordered(stage: Stage, rest: list[Axis], names: dict[tirx.Var, tirx.Expr]) -
     reduced = [a for a in rest if a.reduce]
 
     def point(index: list[tirx.Expr]) -> list[tirx.Stmt]:
-        here = names | _names(kept, index)
+        here = names | named(kept, index)
         parts = [] if stage.init is None else [fresh(stage.init, here)]
         extents = [a.extent for a in reduced]
-        return [*parts, loops(extents, lambda at: [fresh(stage.body, here | _names(reduced, at))])]
+        return [*parts, loops(extents, lambda at: [fresh(stage.body, here | named(reduced, at))])]
 
     return [loops([a.extent for a in kept], point)]
-
-
-def _names(axes: list[Axis], index: list[tirx.Expr]) -> dict[tirx.Var, tirx.Expr]:
-    return dict(zip([a.var for a in axes], index, strict=True))
 
 
 def _chooses(axis: Axis, stage: Stage) -> bool:

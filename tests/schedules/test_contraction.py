@@ -30,7 +30,7 @@ def contractions(func) -> list[contraction.Contraction]:
 
 
 def roles(c: contraction.Contraction) -> list[list[int]]:
-    return [contraction.extents(axes) for axes in (c.batch, c.rows, c.lanes, c.depth)]
+    return [nest.extents(axes) for axes in (c.batch, c.rows, c.lanes, c.depth)]
 
 
 def convolution(n, c, size, k, taps, stride, pad, groups=1):
