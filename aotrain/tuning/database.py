@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -80,14 +81,13 @@ class Database:
             # A process that was killed may have left half a line.
             file.seek(max(file.seek(0, 2) - 1, 0))
             start = b"" if file.read(1) in (b"", b"\n") else b"\n"
-            lines = [json.dumps(asdict(record), sort_keys=True) for record in new]
-            file.write(start + "".join(f"{line}\n" for line in lines).encode())
+            file.write(start + "".join(f"{_line(record)}\n" for record in new).encode())
         self.records += new
 
     def merge(self, other: Database) -> int:
         """Add the records of `other` that are not here yet; how many."""
-        known = {json.dumps(asdict(record), sort_keys=True) for record in self.records}
-        new = [r for r in other.records if json.dumps(asdict(r), sort_keys=True) not in known]
+        known = {_line(record) for record in self.records}
+        new = [record for record in other.records if _line(record) not in known]
         self.add(new)
         return len(new)
 
@@ -98,6 +98,11 @@ class Database:
         return f"tuning records of another target or version, or damaged, ignored: {self.ignored}"
 
 
+def _line(record: Record) -> str:
+    return json.dumps(asdict(record), sort_keys=True)
+
+
+@cache
 def compiler() -> str:
     """The versions that a record holds for."""
     return f"aotrain {version('aotrain')}, tvm {version('apache-tvm')}"
