@@ -12,7 +12,7 @@ from aotrain.errors import ExitCode
 from .base import Among, define, option
 from .compile import LOSSES
 from .console import Console, table
-from .values import NamedInt, target_completion
+from .values import NamedInt, target_option
 
 if TYPE_CHECKING:
     from aotrain.checker import NodeReport
@@ -36,14 +36,7 @@ _WORDS = {True: "yes", False: "NO", None: "-"}
 @option(
     "--loss", type=Among(LOSSES), metavar="NAME", default="auto", help="As in 'aotrain compile'."
 )
-@option(
-    "--target",
-    metavar="NAME",
-    default="cpu",
-    show_default=True,
-    shell_complete=target_completion,
-    help="Where it will train.",
-)
+@target_option("Where it will train.")
 def command(console: Console, model: Path, problems: bool, **options: Any) -> None:
     """Nothing is written. Each node of MODEL is imported, differentiated and lowered; 'NO' marks
     the step that fails, '-' one that was not reached. Exits with 3 where something is missing.

@@ -13,7 +13,7 @@ from aotrain.errors import Diagnostic, InputError
 
 from .base import Among, define, option
 from .console import Console, human_seconds
-from .values import Bytes, NamedInt, NamedNumber, Share, target_completion
+from .values import Bytes, NamedInt, NamedNumber, Share, target_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,14 +40,7 @@ OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder to write.")
-@option(
-    "--target",
-    metavar="NAME",
-    default="cpu",
-    show_default=True,
-    shell_complete=target_completion,
-    help="Where it will train; 'aotrain targets' lists them.",
-)
+@target_option("Where it will train; 'aotrain targets' lists them.")
 @option(
     "--loss",
     type=Among(LOSSES),

@@ -14,7 +14,7 @@ from aotrain.errors import Diagnostic, InputError, UsageError
 from .base import Among, define, option
 from .compile import LOSSES, OPTIMIZERS
 from .console import Console, table
-from .values import NamedInt, target_completion
+from .values import NamedInt, target_option
 
 if TYPE_CHECKING:
     from aotrain.tuning.database import Database
@@ -53,14 +53,7 @@ class Duration(click.ParamType):
 @click.argument("model", type=click.Path(path_type=Path), required=False)
 @option("--time", "seconds", type=Duration(), metavar="TIME", help="10m, 90s, ... (default 5m).")
 @option("--trials", type=click.IntRange(1), metavar="N", help="End after so many, whatever --time.")
-@option(
-    "--target",
-    metavar="NAME",
-    default="cpu",
-    show_default=True,
-    shell_complete=target_completion,
-    help="As for compile; its code must run here.",
-)
+@target_option("As for compile; its code must run here.")
 @option("--loss", type=Among(LOSSES), metavar="NAME", default="auto", help="As for compile.")
 @option(
     "--optimizer", type=Among(OPTIMIZERS), metavar="NAME", default="adamw", help="As for compile."

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
+
+from .base import option
 
 
 class NamedInt(click.ParamType):
@@ -95,7 +98,19 @@ class Share(click.ParamType):
         return float(match[1]) / (100 if match[2] else 1)
 
 
-def target_completion(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def target_option(text: str) -> Callable[[Callable], Callable]:
+    """`--target NAME`, of the commands that compile; `text` is its help."""
+    return option(
+        "--target",
+        metavar="NAME",
+        default="cpu",
+        show_default=True,
+        shell_complete=_targets,
+        help=text,
+    )
+
+
+def _targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names of targets that begin so; for the shell."""
     from aotrain.targets import NAMES
 
