@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotrain.errors import Diagnostic, InputError
+from aotrain.units import human_bytes
 
 from .base import define, option
-from .console import Console, human_bytes, table
+from .console import Console, table
 from .values import NamedWord
 
 if TYPE_CHECKING:

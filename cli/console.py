@@ -77,16 +77,6 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: str = 
     return "\n".join("  ".join(cell(c, i) for i, c in enumerate(line)).rstrip() for line in lines)
 
 
-def human_bytes(nbytes: int) -> str:
-    """`12.3 MiB`; exact below 1 KiB."""
-    size = float(nbytes)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{nbytes} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.2f} GiB"
-
-
 def human_seconds(seconds: float) -> str:
     """`85 ms`, `1.23 s` or `2 min 05 s`."""
     if seconds < 1:

@@ -15,9 +15,10 @@ from importlib import metadata
 import click
 
 from aotrain.errors import AotError, ExitCode
+from aotrain.units import human_bytes
 
 from .base import define
-from .console import Console, human_bytes
+from .console import Console
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from html import escape
 from aotrain.memory.liveness import Lifetime, lifetimes
 from aotrain.memory.report import EntryReport, Report
 from aotrain.plan import Entry, Plan
+from aotrain.units import human_bytes
 
 WIDTH, HEIGHT = 1000, 420  # of a chart's inside, in SVG units
 CURVE_HEIGHT = 260
@@ -166,7 +167,7 @@ class _Axes:
         for quarter in range(5):
             value = self.high * quarter / 4
             y = self.y(value)
-            mark = f"{value:.1f} %" if self.unit else _bytes(value)
+            mark = f"{value:.1f} %" if self.unit else human_bytes(value)
             lines.append(f'<path class="axis" d="M{LEFT} {y}H{LEFT + WIDTH}"/>')
             lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{mark}</text>')
         return "\n".join(lines)
@@ -174,7 +175,7 @@ class _Axes:
     def end(self, what: str, first: int, last: int) -> str:
         """The marks of the x axis and the closing tag."""
         y = TOP + self.height + BOTTOM - 12
-        ends = [f"{v:,}" if what == "launch" else _bytes(v) for v in (first, last)]
+        ends = [f"{v:,}" if what == "launch" else human_bytes(v) for v in (first, last)]
         return (
             f'<text x="{LEFT}" y="{y}">{what} {ends[0]}</text>'
             f'<text x="{LEFT + WIDTH}" y="{y}" text-anchor="end">{ends[1]}</text></svg>'
@@ -202,11 +203,3 @@ class _Axes:
         """A point with a tooltip."""
         at = f'cx="{self.x(x)}" cy="{self.y(y)}" r="4"'
         return f'<circle class="{kind}" {at}><title>{escape(label)}</title></circle>'
-
-
-def _bytes(value: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.2f} GiB"
