@@ -239,9 +239,8 @@ def _set_computed(
             graph.node.remove(node)
             tensor = numpy_helper.from_array(value, name)
             graph.initializer.append(tensor)
-            if (
-                model.ir_version < 4 and graph is model.graph
-            ):  # there, every initialiser is an input as well
+            # Before IR 4, every initialiser of the model's own graph is an input as well.
+            if model.ir_version < 4 and graph is model.graph:
                 graph.input.append(
                     onnx.helper.make_tensor_value_info(name, tensor.data_type, value.shape)
                 )

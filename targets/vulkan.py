@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,7 @@ def _lower(name: str, kernel: GpuKernel, aliases: dict[int, int]) -> ShaderKerne
 
 
 def _nbytes(buffer: tirx.Buffer) -> int:
-    count = 1
-    for n in buffer.shape:
-        count *= int(n)
-    return count * ITEM_BYTES[str(buffer.dtype)]
+    return prod(int(n) for n in buffer.shape) * ITEM_BYTES[str(buffer.dtype)]
 
 
 def parse(argument: str) -> VulkanTarget:
